@@ -1,0 +1,152 @@
+"""What is hidden in a set's stars: kinds, injected planets, known signals (``truth.json``)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from transitbench.ephemeris import Ephemeris
+from transitbench.errors import TransitBenchError
+
+TRUTH_SCHEMA = 1
+
+Kind = Literal["planet", "eb", "false_alarm", "quiet"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Planet:
+    """One planet that a search should find. Depth and MES are those of the light curve it sits in.
+
+    ``a_rs`` is the scaled semi-major axis a/R★, ``rp_rs`` the radius ratio, ``impact`` the impact
+    parameter b. Quantities that a catalogue does not give are NaN (``null`` in the file).
+    """
+
+    period_days: float
+    t0_days: float
+    duration_hours: float
+    depth_ppm: float
+    rp_rs: float
+    a_rs: float
+    impact: float
+    n_transits: int
+    mes: float
+
+    @property
+    def ephemeris(self) -> Ephemeris:
+        """Period, epoch and duration."""
+        return Ephemeris(self.period_days, self.t0_days, self.duration_hours)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What is known of an impostor (for reports only; reporting it is still a false candidate)."""
+
+    period_days: float
+    t0_days: float
+    depth_ppm: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class StarTruth:
+    """The truth of one star. ``ignored`` holds ephemerides that neither earn credit nor count as false."""
+
+    kind: Kind
+    planets: tuple[Planet, ...] = ()
+    signal: Signal | None = None
+    ignored: tuple[Ephemeris, ...] = field(default=())
+
+
+Truth = Mapping[str, StarTruth]
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def truth_to_json(truth: Truth) -> dict[str, Any]:
+    """The JSON object of ``truth.json``; NaN becomes ``null``."""
+    stars: dict[str, Any] = {}
+    for star in sorted(truth):
+        entry = truth[star]
+        record: dict[str, Any] = {
+            "kind": entry.kind,
+            "planets": [{k: _number(v) for k, v in asdict(p).items()} for p in entry.planets],
+            "signal": None
+            if entry.signal is None
+            else {
+                k: _number(v) if isinstance(v, float) else v
+                for k, v in asdict(entry.signal).items()
+            },
+        }
+        if entry.ignored:
+            record["ignored"] = [asdict(e) for e in entry.ignored]
+        stars[star] = record
+    return {"schema": TRUTH_SCHEMA, "stars": stars}
+
+
+def _planet_from_json(record: Mapping[str, Any]) -> Planet:
+    values: dict[str, Any] = {k: math.nan if v is None else float(v) for k, v in record.items()}
+    return Planet(**{**values, "n_transits": int(record["n_transits"])})
+
+
+def truth_from_json(document: Any, source: str) -> dict[str, StarTruth]:
+    """Parse a ``truth.json`` object; ``source`` names it in errors.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E015 if the document does not follow the schema.
+    """
+    try:
+        if document["schema"] != TRUTH_SCHEMA:
+            raise ValueError(f"schema {document['schema']!r} instead of {TRUTH_SCHEMA}")
+        truth: dict[str, StarTruth] = {}
+        for star, record in document["stars"].items():
+            kind = record["kind"]
+            if kind not in KINDS:
+                raise ValueError(f"kind {kind!r} is none of {', '.join(KINDS)}")
+            planets = tuple(_planet_from_json(p) for p in record["planets"])
+            signal = record.get("signal")
+            parsed_signal = None
+            if signal is not None:
+                parsed_signal = Signal(
+                    **{k: math.nan if v is None else v for k, v in signal.items()}
+                )
+            ignored = tuple(Ephemeris(**e) for e in record.get("ignored", ()))
+            truth[star] = StarTruth(kind, planets, parsed_signal, ignored)
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise TransitBenchError(
+            "TB-E015",
+            f"{source} does not follow truth schema {TRUTH_SCHEMA} ({type(problem).__name__}: {problem})",
+            "rebuild the set with `transitbench data build`, or fix the file",
+        ) from problem
+    return truth
+
+
+def read_truth(path: Path) -> dict[str, StarTruth]:
+    """Read ``truth.json``. Raises TB-E015 if it is missing, no JSON, or off the schema."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as problem:
+        raise TransitBenchError(
+            "TB-E015",
+            f"cannot read {path} ({problem})",
+            "rebuild the set with `transitbench data build`",
+        ) from problem
+    return truth_from_json(document, str(path))
+
+
+def write_truth(path: Path, truth: Truth) -> None:
+    """Write ``truth.json`` with one star a line: same truth, same bytes."""
+    document = truth_to_json(truth)
+    lines = ",\n".join(
+        f"{json.dumps(star)}: {json.dumps(record, allow_nan=False, sort_keys=True)}"
+        for star, record in document["stars"].items()
+    )
+    path.write_text(f'{{"schema": {TRUTH_SCHEMA}, "stars": {{\n{lines}\n}}}}\n', encoding="utf-8")
