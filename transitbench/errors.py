@@ -23,6 +23,7 @@ ERROR_TITLES: dict[str, str] = {
     "TB-E014": "bad candidate rows",
     "TB-E015": "bad truth file",
     "TB-E016": "bad argument",
+    "TB-E017": "star cannot carry the planet",
 }
 
 

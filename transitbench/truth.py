@@ -95,6 +95,11 @@ def _planet_from_json(record: Mapping[str, Any]) -> Planet:
     return Planet(**{**values, "n_transits": int(record["n_transits"])})
 
 
+def _signal_from_json(record: Mapping[str, Any]) -> Signal:
+    values: dict[str, Any] = {k: math.nan if v is None else v for k, v in record.items()}
+    return Signal(**values)
+
+
 def truth_from_json(document: Any, source: str) -> dict[str, StarTruth]:
     """Parse a ``truth.json`` object; ``source`` names it in errors.
 
@@ -112,14 +117,9 @@ def truth_from_json(document: Any, source: str) -> dict[str, StarTruth]:
             if kind not in KINDS:
                 raise ValueError(f"kind {kind!r} is none of {', '.join(KINDS)}")
             planets = tuple(_planet_from_json(p) for p in record["planets"])
-            signal = record.get("signal")
-            parsed_signal = None
-            if signal is not None:
-                parsed_signal = Signal(
-                    **{k: math.nan if v is None else v for k, v in signal.items()}
-                )
+            signal = None if record.get("signal") is None else _signal_from_json(record["signal"])
             ignored = tuple(Ephemeris(**e) for e in record.get("ignored", ()))
-            truth[star] = StarTruth(kind, planets, parsed_signal, ignored)
+            truth[star] = StarTruth(kind, planets, signal, ignored)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise TransitBenchError(
             "TB-E015",

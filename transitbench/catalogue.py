@@ -1,0 +1,117 @@
+"""Sets by name: which there are, where they lie, how they come into being."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from transitbench.errors import TransitBenchError
+from transitbench.home import data_dir
+from transitbench.sets import StarSet
+from transitbench.simset import SIM_SETS, build_sim_set
+
+REAL_CHECK = "real-check"
+
+
+@dataclass(frozen=True, slots=True)
+class SetInfo:
+    """One line of the list of sets. ``simulated_stars`` is 0 for sets that are not made on first use."""
+
+    name: str
+    folder: str
+    summary: str
+    build_command: str
+    simulated_stars: int = 0
+
+    @property
+    def path(self) -> Path:
+        """Return where the set lies, whether or not it is built."""
+        return data_dir() / self.folder / self.name
+
+    @property
+    def built(self) -> bool:
+        """Return whether the set is there."""
+        return (self.path / "manifest.json").is_file()
+
+
+SETS: dict[str, SetInfo] = {
+    info.name: info
+    for info in (
+        *(
+            SetInfo(
+                name,
+                "sets",
+                f"{composition.n_stars} simulated stars, {composition.n_planets} planets; made on first use",
+                f"transitbench data build {name}",
+                composition.n_stars,
+            )
+            for name, composition in SIM_SETS.items()
+        ),
+        SetInfo(
+            REAL_CHECK,
+            "sets",
+            "real Kepler stars with known planets, eclipsing binaries, pulsators",
+            "transitbench data build real-check --from DIR",
+        ),
+        SetInfo("dev", "sets", "196 labelled Kepler stars", "transitbench data build dev"),
+        SetInfo("A", "private", "1,000 hidden Kepler stars", "only the evaluator holds it"),
+        SetInfo("B", "private", "1,000 hidden Kepler stars", "only the evaluator holds it"),
+    )
+}
+
+
+def set_path(name_or_path: str) -> Path:
+    """Return the directory that a name or a path means.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E008 if it is neither a known name nor a set directory.
+    """
+    if (Path(name_or_path) / "manifest.json").is_file():
+        return Path(name_or_path)
+    if name_or_path in SETS:
+        return SETS[name_or_path].path
+    raise TransitBenchError(
+        "TB-E008",
+        f"{name_or_path!r} is neither a set directory nor one of {', '.join(SETS)}",
+        "see `transitbench data list`",
+    )
+
+
+def open_set(
+    name_or_path: str, limit: int | None = None, on_star: Callable[[], None] | None = None
+) -> StarSet:
+    """Open a set by name or path; a simulated set that is not there yet is made.
+
+    Parameters
+    ----------
+    name_or_path
+        A name of :data:`SETS`, or a directory with a ``manifest.json``.
+    limit
+        Use only the first ``limit`` stars in order of star id.
+    on_star
+        Called after each star made.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E008 for an unknown set, TB-E001 for a private one that is not here, TB-E002 for a public
+        one that has to be built first.
+    """
+    path = set_path(name_or_path)
+    if not (path / "manifest.json").is_file():
+        info = SETS[name_or_path]
+        if info.folder == "private":
+            raise TransitBenchError(
+                "TB-E001",
+                f"set {info.name} is private and not at {info.path}",
+                "grade on a simulated set, or point TRANSITBENCH_DATA at the evaluator's data",
+            )
+        if not info.simulated_stars:
+            raise TransitBenchError(
+                "TB-E002", f"set {info.name} is not at {info.path}", f"run `{info.build_command}`"
+            )
+        return StarSet(build_sim_set(info.name, path, on_star=on_star).path, limit)
+    return StarSet(path, limit)

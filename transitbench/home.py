@@ -1,0 +1,55 @@
+"""Where sets, runs and caches live on the grader's machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+from transitbench.errors import TransitBenchError
+
+
+def data_dir() -> Path:
+    """Return ``$TRANSITBENCH_DATA``, or the user's data folder for TransitBench, created if absent.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E011 if it cannot be created or written.
+    """
+    configured = os.environ.get("TRANSITBENCH_DATA")
+    path = Path(configured) if configured else Path(platformdirs.user_data_dir("transitbench"))
+    return writable_dir(path.absolute())
+
+
+def writable_dir(path: Path) -> Path:
+    """Create ``path`` if absent and return it. Raises TB-E011 if it is no writable directory."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        writable = os.access(path, os.W_OK | os.X_OK)
+        reason = "permission denied"
+    except OSError as problem:
+        writable, reason = False, str(problem)
+    if not writable:
+        raise TransitBenchError(
+            "TB-E011",
+            f"expected a writable directory at {path}, got: {reason}",
+            "point TRANSITBENCH_DATA (or --out) at a directory that you may write",
+        )
+    return path
+
+
+def sets_dir() -> Path:
+    """Return the folder of public sets: one directory a set."""
+    return data_dir() / "sets"
+
+
+def private_dir() -> Path:
+    """Return the folder of the evaluator's private sets."""
+    return data_dir() / "private"
+
+
+def runs_dir() -> Path:
+    """Return the folder of grading runs."""
+    return data_dir() / "runs"

@@ -1,0 +1,245 @@
+"""A set of stars on disk: ``manifest.json``, ``stars/<star_id>.npz`` and ``truth.json``.
+
+A manifest carries two kinds of digest. ``sha256`` of every star file (and of the truth file) are
+exact and guard the copy at hand. ``digest`` identifies the set's content independently of the last
+bit of a CPU's arithmetic (:mod:`transitbench.fingerprint`); results are compared by it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transitbench.errors import TransitBenchError
+from transitbench.fingerprint import light_curve_fingerprint, sha256_hex, truth_fingerprint
+from transitbench.lightcurve import LightCurve
+from transitbench.truth import StarTruth, Truth, read_truth, write_truth
+
+MANIFEST_SCHEMA = 1
+Source = Literal["kepler", "sim"]
+
+
+def star_id(secret: bytes, label: str) -> str:
+    """Return an opaque star id: ``s`` and 10 base-32 characters of an HMAC-SHA256 of ``label``."""
+    mac = hmac.new(secret, label.encode(), hashlib.sha256).digest()
+    return "s" + base64.b32encode(mac).decode().lower()[:10]
+
+
+@dataclass(frozen=True, slots=True)
+class StarEntry:
+    """One star's line in a manifest. ``fingerprint`` is the digest that survives rounding."""
+
+    id: str
+    n: int
+    sha256: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a set directory holds and how it was made."""
+
+    name: str
+    source: Source
+    generator: Mapping[str, Any]
+    stars: tuple[StarEntry, ...]
+    truth_sha256: str
+    digest: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of ``manifest.json``."""
+        return {
+            "schema": MANIFEST_SCHEMA,
+            "name": self.name,
+            "source": self.source,
+            "generator": dict(self.generator),
+            "digest": self.digest,
+            "truth_sha256": self.truth_sha256,
+            "stars": [
+                {"id": s.id, "n": s.n, "sha256": s.sha256, "fingerprint": s.fingerprint}
+                for s in self.stars
+            ],
+        }
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest:
+        """Read ``manifest.json``. Raises TB-E005 if it is missing or off the schema."""
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if document["schema"] != MANIFEST_SCHEMA:
+                raise ValueError(f"schema {document['schema']!r} instead of {MANIFEST_SCHEMA}")
+            return cls(
+                name=document["name"],
+                source=document["source"],
+                generator=document["generator"],
+                stars=tuple(StarEntry(**entry) for entry in document["stars"]),
+                truth_sha256=document["truth_sha256"],
+                digest=document["digest"],
+            )
+        except (OSError, KeyError, TypeError, ValueError) as problem:
+            raise TransitBenchError(
+                "TB-E005",
+                f"expected a manifest of schema {MANIFEST_SCHEMA} at {path}, got {problem!r}",
+                "delete the set's directory and build it again with `transitbench data build`",
+            ) from problem
+
+
+def set_digest(fingerprints: Iterable[tuple[str, str]], truth: Truth) -> str:
+    """Return the content digest of a set from its stars' (id, fingerprint) and its truth."""
+    lines = [f"{star} {fingerprint}" for star, fingerprint in sorted(fingerprints)]
+    return sha256_hex("\n".join([*lines, truth_fingerprint(truth)]).encode())
+
+
+class StarSet:
+    """A set directory, opened for reading.
+
+    Parameters
+    ----------
+    path
+        The directory.
+    limit
+        Use only the first ``limit`` stars in order of star id (which is a random order).
+    """
+
+    def __init__(self, path: Path, limit: int | None = None) -> None:
+        self.path = path
+        self.manifest = Manifest.read(path / "manifest.json")
+        ids = sorted(entry.id for entry in self.manifest.stars)
+        self.stars: tuple[str, ...] = tuple(ids[:limit])
+
+    @property
+    def name(self) -> str:
+        """Return the set's name as its manifest gives it."""
+        return self.manifest.name
+
+    @cached_property
+    def truth(self) -> dict[str, StarTruth]:
+        """The truth of the stars in use."""
+        everything = read_truth(self.path / "truth.json")
+        missing = [star for star in self.stars if star not in everything]
+        if missing:
+            raise TransitBenchError(
+                "TB-E015",
+                f"{self.path / 'truth.json'} lacks {len(missing)} stars of its manifest",
+                "delete the set's directory and build it again with `transitbench data build`",
+            )
+        return {star: everything[star] for star in self.stars}
+
+    def star_path(self, star: str) -> Path:
+        """Return the path of a star's file."""
+        return self.path / "stars" / f"{star}.npz"
+
+    def light_curve(self, star: str) -> LightCurve:
+        """Read one star."""
+        return LightCurve.from_npz(self.star_path(star))
+
+    def finite_times(self) -> dict[str, NDArray[np.float64]]:
+        """BKJD of the cadences with finite flux, per star in use."""
+        with ThreadPoolExecutor(4) as pool:
+            curves = pool.map(self.light_curve, self.stars)
+            return {s: c.finite_time_days for s, c in zip(self.stars, curves, strict=True)}
+
+
+def write_set(
+    path: Path,
+    name: str,
+    source: Source,
+    generator: Mapping[str, Any],
+    stars: Iterator[tuple[str, LightCurve, StarTruth]],
+) -> StarSet:
+    """Write a set directory from an iterator of (star id, light curve, truth).
+
+    The directory is filled under a temporary name beside ``path`` and renamed at the end, so that an
+    interrupted build leaves no half set behind that could be taken for a whole one.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E016 if ``path`` exists already.
+    """
+    if path.exists():
+        raise TransitBenchError(
+            "TB-E016", f"{path} exists already", "choose another --out, or delete it first"
+        )
+    partial = path.with_name(f".{path.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / "stars").mkdir(parents=True)
+    entries: list[StarEntry] = []
+    truth: dict[str, StarTruth] = {}
+    for star, light_curve, star_truth in stars:
+        light_curve.to_npz(partial / "stars" / f"{star}.npz")
+        entries.append(
+            StarEntry(
+                id=star,
+                n=len(light_curve),
+                sha256=sha256_hex(light_curve.npz_bytes()),
+                fingerprint=light_curve_fingerprint(light_curve),
+            )
+        )
+        truth[star] = star_truth
+    entries.sort(key=lambda entry: entry.id)
+    write_truth(partial / "truth.json", truth)
+    manifest = Manifest(
+        name=name,
+        source=source,
+        generator=generator,
+        stars=tuple(entries),
+        truth_sha256=sha256_hex((partial / "truth.json").read_bytes()),
+        digest=set_digest(((e.id, e.fingerprint) for e in entries), truth),
+    )
+    text = json.dumps(manifest.to_json(), indent=1, sort_keys=True)
+    (partial / "manifest.json").write_text(text + "\n", encoding="utf-8")
+    partial.rename(path)
+    return StarSet(path)
+
+
+def verify_set(path: Path, on_star: Callable[[str], None] | None = None) -> Sequence[str]:
+    """Recompute every digest of a set directory.
+
+    Returns
+    -------
+    list of str
+        What does not agree, one sentence each; empty if the set is whole.
+    """
+    star_set = StarSet(path)
+    manifest = star_set.manifest
+    problems: list[str] = []
+    fingerprints: list[tuple[str, str]] = []
+    for entry in manifest.stars:
+        star_path = star_set.star_path(entry.id)
+        try:
+            data = star_path.read_bytes()
+            light_curve = LightCurve.from_npz(star_path)
+        except (OSError, TransitBenchError) as problem:
+            problems.append(f"star {entry.id}: cannot be read ({problem})")
+            continue
+        if sha256_hex(data) != entry.sha256:
+            problems.append(f"star {entry.id}: file sha256 differs from the manifest")
+        if len(light_curve) != entry.n:
+            problems.append(f"star {entry.id}: {len(light_curve)} rows instead of {entry.n}")
+        fingerprint = light_curve_fingerprint(light_curve)
+        if fingerprint != entry.fingerprint:
+            problems.append(f"star {entry.id}: content differs from the manifest's fingerprint")
+        fingerprints.append((entry.id, fingerprint))
+        if on_star:
+            on_star(entry.id)
+    on_disk = {p.stem for p in (path / "stars").glob("*.npz")}
+    for extra in sorted(on_disk - {entry.id for entry in manifest.stars}):
+        problems.append(f"star {extra}: file is not in the manifest")
+    if sha256_hex((path / "truth.json").read_bytes()) != manifest.truth_sha256:
+        problems.append("truth.json: sha256 differs from the manifest")
+    if set_digest(fingerprints, read_truth(path / "truth.json")) != manifest.digest:
+        problems.append("set: digest differs from the manifest")
+    return problems

@@ -1,0 +1,152 @@
+"""Public sets of simulated stars: who is in them, from which seeds.
+
+Star ``i`` of a set draws from ``SeedSequence((SIM_ROOT_SEED, crc32(set name), i))``, so a star depends
+on nothing but the set's name and its index, and sets can be made in parallel and in part.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from transitbench.errors import TransitBenchError
+from transitbench.lightcurve import LightCurve
+from transitbench.sets import StarSet, star_id, write_set
+from transitbench.truth import StarTruth
+
+SIM_ROOT_SEED = 20_110_629
+"""Named seed of all public simulated sets: the first day of Kepler's quarter 10."""
+
+PUBLIC_SECRET = b"transitbench public simulated sets"
+"""Key of the star ids of public sets: opaque, but the same for everyone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """How many stars of each kind, and how many planet stars carry two and three planets."""
+
+    planet: int
+    eb: int
+    false_alarm: int
+    quiet: int
+
+    @property
+    def n_stars(self) -> int:
+        """Return the number of stars."""
+        return self.planet + self.eb + self.false_alarm + self.quiet
+
+    @property
+    def doubles(self) -> int:
+        """Return the number of planet stars with two planets (15 %)."""
+        return round(0.15 * self.planet)
+
+    @property
+    def triples(self) -> int:
+        """Return the number of planet stars with three planets (3 %)."""
+        return round(0.03 * self.planet)
+
+    @property
+    def n_planets(self) -> int:
+        """Return the number of planets in the set."""
+        return self.planet + self.doubles + 2 * self.triples
+
+
+SIM_SETS: dict[str, Composition] = {
+    "sim-dev": Composition(planet=88, eb=39, false_alarm=49, quiet=20),
+    "sim-A": Composition(planet=225, eb=100, false_alarm=125, quiet=50),
+    "sim-B": Composition(planet=225, eb=100, false_alarm=125, quiet=50),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StarRecipe:
+    """What one star of a simulated set is made of, before any random number is drawn.
+
+    ``host`` is the kind of star that is simulated; ``mes_quantiles`` has an entry in (0, 1) per planet
+    to be injected, spread evenly over the set so that its share of MES ≥ 7.1 does not fluctuate.
+    """
+
+    set_name: str
+    index: int
+    host: str
+    mes_quantiles: tuple[float, ...] = ()
+
+
+def set_recipes(name: str) -> list[StarRecipe]:
+    """Return the recipe of every star of a simulated set.
+
+    Half of the planets' hosts are quiet stars and half are false-alarm stars (variable, spotted,
+    systematics-heavy), so that the type of a star does not betray its label.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E008 for a name that is no simulated set.
+    """
+    if name not in SIM_SETS:
+        raise TransitBenchError(
+            "TB-E008",
+            f"{name!r} is none of the simulated sets {', '.join(SIM_SETS)}",
+            "see `transitbench data list`",
+        )
+    composition = SIM_SETS[name]
+    rng = np.random.default_rng((SIM_ROOT_SEED, zlib.crc32(name.encode()), composition.n_stars))
+    strata = (rng.permutation(composition.n_planets) + 0.5) / composition.n_planets
+    quantiles = iter(float(q) for q in strata)
+    hosts: list[tuple[str, int]] = []
+    for i in range(composition.planet):
+        n_planets = 1 + (i < composition.doubles + composition.triples) + (i < composition.triples)
+        hosts.append(("quiet" if i % 2 else "false_alarm", n_planets))
+    hosts += [("eb", 0)] * composition.eb
+    hosts += [("false_alarm", 0)] * composition.false_alarm
+    hosts += [("quiet", 0)] * composition.quiet
+    return [
+        StarRecipe(name, index, host, tuple(next(quantiles) for _ in range(n_planets)))
+        for index, (host, n_planets) in enumerate(hosts)
+    ]
+
+
+def make_star(recipe: StarRecipe) -> tuple[str, LightCurve, StarTruth]:
+    """Simulate one star of a set: (star id, light curve, truth)."""
+    from transitbench.inject import inject_planets
+    from transitbench.sim import simulate_star
+
+    seed = (SIM_ROOT_SEED, zlib.crc32(recipe.set_name.encode()), recipe.index)
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    star = star_id(PUBLIC_SECRET, f"{recipe.set_name}/{recipe.index}")
+    host = simulate_star(recipe.host, rng)
+    if not recipe.mes_quantiles:
+        return star, host.light_curve, StarTruth(host.kind, signal=host.signal)
+    light_curve, planets = inject_planets(host.light_curve, recipe.mes_quantiles, rng)
+    return star, light_curve, StarTruth("planet", planets)
+
+
+def build_sim_set(
+    name: str, path: Path, jobs: int | None = None, on_star: Callable[[], None] | None = None
+) -> StarSet:
+    """Generate a simulated set into the directory ``path``: same name, same stars, for everyone."""
+    from transitbench.sim import SIM_GENERATOR_VERSION
+
+    recipes = set_recipes(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    def stars() -> Iterator[tuple[str, LightCurve, StarTruth]]:
+        workers = jobs or len(os.sched_getaffinity(0))
+        with ProcessPoolExecutor(workers) as pool:
+            for made in pool.map(make_star, recipes, chunksize=4):
+                yield made
+                if on_star:
+                    on_star()
+
+    generator = {
+        "name": "transitbench.simset",
+        "version": SIM_GENERATOR_VERSION,
+        "root_seed": SIM_ROOT_SEED,
+    }
+    return write_set(path, name, "sim", generator, stars())
