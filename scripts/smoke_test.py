@@ -47,9 +47,8 @@ def check_runner() -> str:
     from transitbench.cage import SURVEY_LIMITS
     from transitbench.demo_stars import write_demo_stars
     from transitbench.match import match_star
-    from transitbench.runner import run_stars, usable_cores
-
     from transitbench.pipelines import shipped_path
+    from transitbench.runner import run_stars, usable_cores
 
     with tempfile.TemporaryDirectory() as scratch:
         demo = write_demo_stars(Path(scratch))

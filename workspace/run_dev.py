@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from transitbench.cage import SURVEY_LIMITS, Limits
-from transitbench.runner import StarResult, run_stars, usable_cores
-from transitbench.score import Score, StarOutcome, score_rows
 
+from transitbench.cage import SURVEY_LIMITS, Limits
 from transitbench.errors import TransitBenchError
 from transitbench.lightcurve import LightCurve
+from transitbench.runner import StarResult, run_stars, usable_cores
+from transitbench.score import Score, StarOutcome, score_rows
 from transitbench.truth import KINDS, StarTruth, read_truth
 
 HERE = Path(__file__).resolve().parent
