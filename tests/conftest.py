@@ -1,0 +1,47 @@
+"""Shared fixtures: a private TRANSITBENCH_DATA for every test, small sets, the real-data folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transitbench.lightcurve import LightCurve
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+KEPLER_FIRST_CADENCE = 39049
+
+
+@pytest.fixture(autouse=True)
+def private_data_dir(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    path = tmp_path_factory.mktemp("transitbench-data")
+    monkeypatch.setenv("TRANSITBENCH_DATA", str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def real_kepler() -> Path:
+    path = Path(os.environ.get("TRANSITBENCH_REAL", REPOSITORY.parent / "shared" / "kepler"))
+    if not (path / "years" / "index.json").is_file():
+        pytest.skip(f"no real Kepler data at {path} (set TRANSITBENCH_REAL)")
+    return path
+
+
+def white_noise_star(seed: int, n: int = 4000, noise_ppm: float = 100.0) -> LightCurve:
+    """A small star of white noise around 10,000 e⁻/s, of quarter 10 only."""
+    rng = np.random.default_rng(seed)
+    flux = 1e4 * (1 + noise_ppm * 1e-6 * rng.standard_normal(n))
+    flux[rng.integers(n, size=n // 100)] = np.nan
+    return LightCurve(
+        time=906.846 + 0.0204336 * np.arange(n),
+        flux=flux.astype(np.float32),
+        flux_err=np.full(n, 1e4 * noise_ppm * 1e-6, dtype=np.float32),
+        quality=np.zeros(n, dtype=np.int32),
+        cadenceno=np.arange(KEPLER_FIRST_CADENCE, KEPLER_FIRST_CADENCE + n, dtype=np.int32),
+        quarter=np.full(n, 10, dtype=np.int8),
+        kepmag=13.0,
+    )
