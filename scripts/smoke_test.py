@@ -66,7 +66,7 @@ def check_runner() -> str:
         planet = demo[0]
         rows = np.array(by_name[planet.name].rows, dtype=float).reshape(-1, 3)
         match = match_star(planet.light_curve.finite_time_days, planet.planets, rows)
-        if float(np.sum(match.credit)) != 1.0:
+        if match.credit != 1.0:
             raise AssertionError(f"the starter missed the clear planet: it printed {rows.tolist()}")
         if by_name[demo[2].name].rows:
             raise AssertionError(f"the starter found {by_name[demo[2].name].rows} in pure noise")

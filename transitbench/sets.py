@@ -13,7 +13,6 @@ import hmac
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -145,11 +144,30 @@ class StarSet:
         """Read one star."""
         return LightCurve.from_npz(self.star_path(star))
 
-    def finite_times(self) -> dict[str, NDArray[np.float64]]:
-        """BKJD of the cadences with finite flux, per star in use."""
-        with ThreadPoolExecutor(4) as pool:
-            curves = pool.map(self.light_curve, self.stars)
-            return {s: c.finite_time_days for s, c in zip(self.stars, curves, strict=True)}
+    def finite_times(self) -> Mapping[str, NDArray[np.float64]]:
+        """BKJD of the cadences with finite flux, per star in use; a star is read when asked for."""
+        return _FiniteTimes(self)
+
+
+class _FiniteTimes(Mapping[str, NDArray[np.float64]]):
+    """Finite times of a set's stars, read on demand and kept: scoring needs only some of them."""
+
+    def __init__(self, star_set: StarSet) -> None:
+        self._set = star_set
+        self._read: dict[str, NDArray[np.float64]] = {}
+
+    def __getitem__(self, star: str) -> NDArray[np.float64]:
+        if star not in self._set.stars:
+            raise KeyError(star)
+        if star not in self._read:
+            self._read[star] = self._set.light_curve(star).finite_time_days
+        return self._read[star]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._set.stars)
+
+    def __len__(self) -> int:
+        return len(self._set.stars)
 
 
 def write_set(

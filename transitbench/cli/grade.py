@@ -218,4 +218,4 @@ def compare_command(
         f"[bold]ΔS = {comparison['delta_S']:+.3f}[/]  95 % interval {low:+.3f} … {high:+.3f} "
         f"(paired bootstrap over {comparison['n_stars']} stars of {comparison['set']})"
     )
-    console.print(f"share of resamples with ΔS ≤ 0: {comparison['share_not_above']:.4f}")
+    console.print(f"share of resamples with ΔS ≤ 0: {comparison['share_not_above_0']:.4f}")
