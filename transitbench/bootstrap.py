@@ -21,7 +21,8 @@ BOOTSTRAP_SEED = 20_090_307
 TAIL = N_RESAMPLES * 25 // 1000
 """Resamples beyond either end of the 95 % interval, the interval's end included."""
 
-_CHUNK = 250
+_DRAWS_AT_ONCE = 100_000
+"""Bounds memory; the draws do not depend on it."""
 
 
 def resampled_sums(statistics: NDArray[np.integer], stratum: IntArray) -> IntArray:
@@ -46,14 +47,14 @@ def resampled_sums(statistics: NDArray[np.integer], stratum: IntArray) -> IntArr
         of_stratum = statistics[stratum == number].astype(np.float64)
         n = len(of_stratum)
         words = np.random.PCG64([BOOTSTRAP_SEED, number])
-        cell = np.arange(_CHUNK, dtype=np.int64)[:, None] * n
-        for start in range(0, N_RESAMPLES, _CHUNK):
-            raw = words.random_raw(_CHUNK * n).reshape(_CHUNK, n)
+        size = max(1, _DRAWS_AT_ONCE // n)
+        for start in range(0, N_RESAMPLES, size):
+            rows = min(size, N_RESAMPLES - start)
+            raw = words.random_raw(rows * n).reshape(rows, n)
             drawn = (((raw >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
-            times_drawn = np.bincount((drawn + cell).ravel(), minlength=_CHUNK * n)
-            sums[start : start + _CHUNK] += (times_drawn.reshape(_CHUNK, n) @ of_stratum).astype(
-                np.int64
-            )
+            cell = drawn + np.arange(rows)[:, None] * n
+            times_drawn = np.bincount(cell.ravel(), minlength=rows * n).reshape(rows, n)
+            sums[start : start + rows] += (times_drawn @ of_stratum).astype(np.int64)
     return sums
 
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 LONG_CADENCE_DAYS = 0.020433598
@@ -40,8 +39,8 @@ class TransitTrains:
         Which ephemeris a mid-time belongs to, shape ``(n_transits,)``.
     offset, count
         Where each train starts and how long it is, shape ``(n_trains,)``.
-    period_days, phase_days, first
-        ``mid_days = phase_days + period_days · k`` for ``k = first, first + 1, …``; ``(n_trains,)``.
+    period_days
+        Period of each train, shape ``(n_trains,)``.
     """
 
     mid_days: FloatArray
@@ -49,8 +48,6 @@ class TransitTrains:
     offset: IntArray
     count: IntArray
     period_days: FloatArray
-    phase_days: FloatArray
-    first: FloatArray
 
 
 def transit_trains(
@@ -69,7 +66,7 @@ def transit_trains(
     train = np.repeat(np.arange(count.size), count)
     k = np.arange(train.size) - offset[train] + first[train]
     mid = phase[train] + period_days[train] * k
-    return TransitTrains(mid, train, offset, count, period_days, phase, first)
+    return TransitTrains(mid, train, offset, count, period_days)
 
 
 def transit_times(
@@ -81,28 +78,10 @@ def transit_times(
     return mid[(mid >= start_days) & (mid <= end_days)]
 
 
-def is_observed(
-    finite_time_days: FloatArray, mid_days: FloatArray, half_days: float | FloatArray
-) -> BoolArray:
-    """Whether each mid-time lies in the span of the data and has a finite cadence within ± ``half_days``.
-
-    Parameters
-    ----------
-    finite_time_days
-        Ascending BKJD of the cadences with finite time and flux, shape ``(n,)``, ``n ≥ 1``.
-    mid_days
-        Transit mid-times, shape ``(m,)``.
-    half_days
-        Half the transit duration, a number or shape ``(m,)``.
-    """
-    from_days = mid_days - half_days
-    to_days = mid_days + half_days
+def next_cadence(finite_time_days: FloatArray, from_days: FloatArray) -> FloatArray:
+    """First cadence at or after each time, shape of ``from_days``; the last cadence if there is none."""
     index = np.searchsorted(finite_time_days, from_days, side="left")
-    # Past the end the index is clipped to a cadence before the window, which fails the first test.
-    cadence = finite_time_days.take(index, mode="clip")
-    in_window = (cadence >= from_days) & (cadence <= to_days)
-    in_span = (mid_days >= finite_time_days[0]) & (mid_days <= finite_time_days[-1])
-    return np.asarray(in_window & in_span)
+    return finite_time_days.take(index, mode="clip")
 
 
 def observed_transit_times(
@@ -118,4 +97,6 @@ def observed_transit_times(
         The ephemeris; ``duration_hours`` is the full (first to fourth contact) duration.
     """
     mid = transit_times(period_days, t0_days, finite_time_days[0], finite_time_days[-1])
-    return mid[is_observed(finite_time_days, mid, duration_hours / 48.0)]
+    half_days = duration_hours / 48.0
+    cadence = next_cadence(finite_time_days, mid - half_days)
+    return mid[(cadence >= mid - half_days) & (cadence <= mid + half_days)]

@@ -25,23 +25,26 @@ credit nor false. Planets come first, so an ignored ephemeris never takes a row 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transitbench.ephemeris import (
-    BoolArray,
     Ephemeris,
     FloatArray,
     IntArray,
     TransitTrains,
-    is_observed,
+    next_cadence,
     transit_trains,
 )
 from transitbench.errors import TransitBenchError
 from transitbench.truth import Truth
+
+BoolArray = NDArray[np.bool_]
 
 PERIOD_TOLERANCE = 0.01
 MIN_TIMING_TOLERANCE_DAYS = 0.0204
@@ -50,6 +53,9 @@ HALF_ALIGNMENT_MAX = 0.75
 HALF_ALIGNMENT_MIN = 0.20
 ALIASES = (1 / 3, 1 / 2, 2.0, 3.0)
 MAX_ROWS = 3
+
+_BLOCK_PAIRS = 128
+"""Pairs whose transits are handled at once: few enough that the arrays stay in a core's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,7 @@ def match_star(
         TB-E014 for more than three rows, a number that is not finite or a period that is not
         positive; TB-E010 for a star without finite cadences.
     """
-    star = _Star("the star", tuple(planets), tuple(ignored), _checked_rows("the star", rows))
+    star = _Star("the star", tuple(planets), tuple(ignored), np.asarray(rows, dtype=np.float64))
     return _match({star.name: finite_time_days}, [star])[0]
 
 
@@ -146,24 +152,28 @@ def match_stars(
             name,
             tuple(planet.ephemeris for planet in entry.planets),
             entry.ignored,
-            _checked_rows(name, rows.get(name, none)),
+            np.asarray(rows.get(name, none), dtype=np.float64),
         )
         for name, entry in truth.items()
     ]
     return dict(zip(truth, _match(finite_time_days, stars), strict=True))
 
 
-def _checked_rows(name: str, rows: FloatArray) -> FloatArray:
-    rows = np.asarray(rows, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1] != 3 or len(rows) > MAX_ROWS:
-        problem = f"an array of shape {rows.shape}"
-    elif not np.isfinite(rows).all() or (rows[:, 0] <= 0).any():
-        problem = str(rows.tolist())
-    else:
-        return rows
-    raise TransitBenchError(
+def _check_rows(stars: Sequence[_Star]) -> None:
+    for star in stars:
+        if star.rows.ndim != 2 or star.rows.shape[1] != 3 or len(star.rows) > MAX_ROWS:
+            raise _bad_rows(star, f"an array of shape {star.rows.shape}")
+    rows = np.concatenate([star.rows for star in stars])
+    is_bad = ~np.isfinite(rows).all(axis=1) | (rows[:, 0] <= 0)
+    if is_bad.any():
+        of_row = np.repeat(np.arange(len(stars)), [len(star.rows) for star in stars])
+        raise _bad_rows(stars[of_row[is_bad][0]], str(rows[is_bad][0].tolist()))
+
+
+def _bad_rows(star: _Star, got: str) -> TransitBenchError:
+    return TransitBenchError(
         "TB-E014",
-        f"{name}: expected at most {MAX_ROWS} rows of finite [period_days > 0, t0_days, score], got {problem}",
+        f"{star.name}: expected at most {MAX_ROWS} rows of finite [period_days > 0, t0_days, score], got {got}",
         "drop rows that do not parse, then keep the best with `transitbench.rows.keep_best`",
     )
 
@@ -195,13 +205,16 @@ def _pairs(stars: Sequence[_Star]) -> _Pairs:
         ],
         dtype=np.float64,
     ).reshape(-1, 3)
-    rows = np.concatenate([s.rows for s in stars]) if stars else np.empty((0, 3))
+    rows = np.concatenate([s.rows for s in stars])
     of_target = targets[(np.cumsum(n_targets) - n_targets)[star] + target].T
     of_row = rows[(np.cumsum(n_rows) - n_rows)[star] + row].T
     return _Pairs(star, of_target[0], of_target[1], of_target[2], of_row[0], of_row[1])
 
 
 def _match(finite_time_days: Mapping[str, FloatArray], stars: Sequence[_Star]) -> list[StarMatch]:
+    if not stars:
+        return []
+    _check_rows(stars)
     pairs = _pairs(stars)
     # A quotient beyond the range of a float is far outside every tolerance as infinity or as 0.
     with np.errstate(over="ignore", under="ignore"):
@@ -212,7 +225,9 @@ def _match(finite_time_days: Mapping[str, FloatArray], stars: Sequence[_Star]) -
             alias |= np.abs(ratio - 1.0) <= PERIOD_TOLERANCE
     near = np.flatnonzero(same | alias)
     f_planet, f_row = np.zeros(same.size), np.zeros(same.size)
-    f_planet[near], f_row[near] = _alignment(finite_time_days, stars, pairs, near)
+    for begin in range(0, near.size, _BLOCK_PAIRS):
+        block = near[begin : begin + _BLOCK_PAIRS]
+        f_planet[block], f_row[block] = _alignment(finite_time_days, stars, pairs, block)
     full = same & (f_planet >= FULL_ALIGNMENT)
     half = (
         alias
@@ -237,34 +252,37 @@ def _alignment(
     near: IntArray,
 ) -> tuple[FloatArray, FloatArray]:
     """``f_planet`` and ``f_row`` of the pairs at the indices ``near`` (ascending, so grouped by star)."""
-    if near.size == 0:
-        return np.empty(0), np.empty(0)
     involved, first_pair, of_pair = np.unique(
         pairs.star[near], return_index=True, return_inverse=True
     )
     times = [_times_of(finite_time_days, stars[i].name) for i in involved.tolist()]
-    start_days = np.array([t[0] for t in times])[of_pair]
-    end_days = np.array([t[-1] for t in times])[of_pair]
-    half_days = pairs.duration_hours[near] / 48.0
-    tolerance_days = np.maximum(half_days, MIN_TIMING_TOLERANCE_DAYS)
-    last_pair = np.append(first_pair[1:], near.size)
-
-    def observed(trains: TransitTrains) -> BoolArray:
-        half_of_transit = half_days[trains.train]
-        is_seen = np.empty(trains.mid_days.size, dtype=np.bool_)
-        begin = trains.offset[first_pair].tolist()
-        end = (trains.offset + trains.count)[last_pair - 1].tolist()
-        for time, b, e in zip(times, begin, end, strict=True):
-            is_seen[b:e] = is_observed(time, trains.mid_days[b:e], half_of_transit[b:e])
-        return is_seen
-
-    planet = transit_trains(pairs.period_days[near], pairs.t0_days[near], start_days, end_days)
-    row = transit_trains(pairs.row_period_days[near], pairs.row_t0_days[near], start_days, end_days)
-    planet_seen, row_seen = observed(planet), observed(row)
-    return (
-        _share(planet, planet_seen, _lines_up(planet, row, row_seen, tolerance_days)),
-        _share(row, row_seen, _lines_up(row, planet, planet_seen, tolerance_days)),
+    start_days = np.repeat(np.array([t[0] for t in times])[of_pair], 2)
+    end_days = np.repeat(np.array([t[-1] for t in times])[of_pair], 2)
+    half_days = np.repeat(pairs.duration_hours[near] / 48.0, 2)
+    # Trains 2i and 2i + 1 are planet and row of pair i, so train ^ 1 is a train's other side.
+    trains = transit_trains(
+        np.stack([pairs.period_days[near], pairs.row_period_days[near]], axis=1).ravel(),
+        np.stack([pairs.t0_days[near], pairs.row_t0_days[near]], axis=1).ravel(),
+        start_days,
+        end_days,
     )
+    mid, train = trains.mid_days, trains.train
+    from_days, to_days = mid - half_days[train], mid + half_days[train]
+    cadence = np.empty_like(mid)
+    bounds = np.append(trains.offset[2 * first_pair], mid.size).tolist()
+    for time, (begin, end) in zip(times, itertools.pairwise(bounds), strict=True):
+        cadence[begin:end] = next_cadence(time, from_days[begin:end])
+    is_observed = (
+        (mid >= start_days[train])
+        & (mid <= end_days[train])
+        & (cadence >= from_days)
+        & (cadence <= to_days)
+    )
+    tolerance_days = np.maximum(half_days, MIN_TIMING_TOLERANCE_DAYS)
+    lines_up = is_observed & _near_other_side(trains, is_observed, tolerance_days)
+    n_observed = np.add.reduceat(is_observed, trains.offset, dtype=np.int64)
+    share = np.add.reduceat(lines_up, trains.offset, dtype=np.int64) / np.maximum(n_observed, 1)
+    return share[0::2], share[1::2]
 
 
 def _times_of(finite_time_days: Mapping[str, FloatArray], name: str) -> FloatArray:
@@ -283,74 +301,71 @@ def _times_of(finite_time_days: Mapping[str, FloatArray], name: str) -> FloatArr
     return time
 
 
-def _lines_up(
-    one: TransitTrains, other: TransitTrains, other_seen: BoolArray, tolerance_days: FloatArray
+def _near_other_side(
+    trains: TransitTrains, is_observed: BoolArray, tolerance_days: FloatArray
 ) -> BoolArray:
-    """Whether each transit of ``one`` has an observed transit of ``other``'s same train in tolerance."""
-    train = one.train
-    before = np.floor((one.mid_days - other.phase_days[train]) / other.period_days[train])
-    position = (before - other.first[train]).astype(np.int64)
-    limit_days = tolerance_days[train]
-    # Within a tolerance of up to one period only the transits just before and after can lie; the
-    # addend keeps a tolerance of exactly one period safe from rounding.
-    reach = int(np.max(tolerance_days / other.period_days + 1e-6))
-    result = np.zeros(train.size, dtype=np.bool_)
-    for step in range(-reach, reach + 2):
-        candidate = position + step
-        exists = (candidate >= 0) & (candidate < other.count[train])
-        index = np.where(exists, candidate, 0) + other.offset[train]
-        is_near = np.abs(one.mid_days - other.mid_days[index]) <= limit_days
-        result |= exists & other_seen[index] & is_near
+    """Whether each transit has an observed one of its pair's other side within the train's tolerance."""
+    mid, other = trains.mid_days, trains.train ^ 1
+    limit_days = tolerance_days[trains.train]
+    observed_days = np.where(is_observed, mid, np.inf)
+    since_first = mid - mid[trains.offset][other]
+    nearest = np.rint(since_first / trains.period_days[other]).astype(np.int64)
+    # With a tolerance below half a period only the nearest transit can lie within it; the addend
+    # keeps a tolerance of almost half a period safe from rounding.
+    reach = int(np.max(tolerance_days / trains.period_days + 0.5 + 1e-6))
+    last = trains.count[other] - 1
+    offset = trains.offset[other]
+    result = np.zeros(mid.size, dtype=np.bool_)
+    for step in range(-reach, reach + 1):
+        # Beyond the ends this looks at an end once more, which changes nothing.
+        index = np.minimum(np.maximum(nearest + step, 0), last) + offset
+        result |= np.abs(mid - observed_days[index]) <= limit_days
     return result
-
-
-def _share(trains: TransitTrains, seen: BoolArray, lined_up: BoolArray) -> FloatArray:
-    n_seen = np.add.reduceat(seen, trains.offset, dtype=np.int64)
-    n_lined_up = np.add.reduceat(seen & lined_up, trains.offset, dtype=np.int64)
-    return np.asarray(n_lined_up / np.maximum(n_seen, 1))
 
 
 def _star_match(
     star: _Star, credit: list[float], f_planet: list[float], f_row: list[float]
 ) -> StarMatch:
+    """Outcome of one star from its pairs' values, which come target by target."""
     n_planets, n_rows = len(star.planets), len(star.rows)
+    n_targets = n_planets + len(star.ignored)
+    rows = range(n_rows)
 
-    def by_target(values: list[float]) -> list[tuple[float, ...]]:
-        return [
-            tuple(values[i * n_rows : (i + 1) * n_rows])
-            for i in range(n_planets + len(star.ignored))
-        ]
+    def of_targets(values: list[float], first: int, last: int) -> tuple[tuple[float, ...], ...]:
+        return tuple(tuple(values[i * n_rows : (i + 1) * n_rows]) for i in range(first, last))
 
-    if not any(credit):
-        planet_of_row = [-1] * n_rows
-        is_dropped = (False,) * n_rows
-        credit_of_row = (0.0,) * n_rows
-    else:
-        table = by_target(credit)
-        planet_of_row = _assign(table[:n_planets], star.rows[:, 2].tolist())
-        credit_of_row = tuple(
-            table[p][row] if p >= 0 else 0.0 for row, p in enumerate(planet_of_row)
-        )
-        is_dropped = tuple(
-            p < 0 and any(target[row] > 0 for target in table[n_planets:])
-            for row, p in enumerate(planet_of_row)
-        )
+    of_planets = of_targets(credit, 0, n_planets)
+    of_ignored = of_targets(credit, n_planets, n_targets)
+    planet_of_row = (
+        tuple(_assign(of_planets, star.rows[:, 2].tolist())) if any(credit) else (-1,) * n_rows
+    )
     return StarMatch(
-        tuple(planet_of_row),
-        credit_of_row,
-        is_dropped,
-        tuple(by_target(f_planet)[:n_planets]),
-        tuple(by_target(f_row)[:n_planets]),
+        planet_of_row,
+        tuple(of_planets[planet_of_row[i]][i] if planet_of_row[i] >= 0 else 0.0 for i in rows),
+        tuple(planet_of_row[i] < 0 and any(c[i] > 0 for c in of_ignored) for i in rows),
+        of_targets(f_planet, 0, n_planets),
+        of_targets(f_row, 0, n_planets),
     )
 
 
 def _assign(credit: Sequence[Sequence[float]], scores: Sequence[float]) -> list[int]:
     """Exact assignment of ≤ 3 rows; ``credit[planet][row]``. Returns the planet of each row or −1."""
     ranked = sorted(range(len(scores)), key=lambda row: -scores[row])
-    options = [[p for p, of_rows in enumerate(credit) if of_rows[row] > 0] + [-1] for row in ranked]
+    best = _best_choice(tuple(tuple(of_rows[row] for of_rows in credit) for row in ranked))
+    return [best[ranked.index(row)] for row in range(len(scores))]
+
+
+@functools.lru_cache(maxsize=4096)
+def _best_choice(credit: tuple[tuple[float, ...], ...]) -> tuple[int, ...]:
+    """Planet or −1 of each row, ``credit[row][planet]``, best row first.
+
+    Tries every assignment. Credits take three values, so the same few tables come up on star after
+    star and the cache does away with most of the work.
+    """
+    options = [[p for p, c in enumerate(of_row) if c > 0] + [-1] for of_row in credit]
 
     def preference(choice: tuple[int, ...]) -> tuple[float, list[bool], list[float], list[int]]:
-        earned = [credit[p][row] if p >= 0 else 0.0 for p, row in zip(choice, ranked, strict=True)]
+        earned = [of_row[p] if p >= 0 else 0.0 for p, of_row in zip(choice, credit, strict=True)]
         return sum(earned), [p >= 0 for p in choice], earned, [-p for p in choice]
 
     one_to_one = (
@@ -358,5 +373,4 @@ def _assign(credit: Sequence[Sequence[float]], scores: Sequence[float]) -> list[
         for choice in itertools.product(*options)
         if len(used := [p for p in choice if p >= 0]) == len(set(used))
     )
-    best = max(one_to_one, key=preference)
-    return [best[ranked.index(row)] for row in range(len(scores))]
+    return max(one_to_one, key=preference)

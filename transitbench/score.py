@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from transitbench.bootstrap import N_RESAMPLES, interval_95, resampled_sums
 from transitbench.ephemeris import FloatArray, IntArray
 from transitbench.errors import TransitBenchError
-from transitbench.match import StarMatch, match_stars
+from transitbench.match import MAX_ROWS, StarMatch, match_stars
 from transitbench.rows import keep_best
 from transitbench.truth import KINDS, Kind, Planet, Truth, check_truth
 
@@ -270,7 +270,10 @@ def star_outcomes(
             "check that the rows belong to this set",
         )
     _check_statuses(truth, statuses)
-    kept = {star: keep_best(of_star) for star, of_star in rows.items()}
+    kept = {
+        star: keep_best(of_star) if len(of_star) > MAX_ROWS else np.asarray(of_star)
+        for star, of_star in rows.items()
+    }
     matches = match_stars(finite_time_days, truth, kept)
     return tuple(
         StarOutcome(
