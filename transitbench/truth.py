@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from transitbench.ephemeris import Ephemeris
+from transitbench.ephemeris import LONG_CADENCE_DAYS, Ephemeris
 from transitbench.errors import TransitBenchError
 
 TRUTH_SCHEMA = 1
@@ -90,6 +90,42 @@ def truth_to_json(truth: Truth) -> dict[str, Any]:
     return {"schema": TRUTH_SCHEMA, "stars": stars}
 
 
+def _is_ephemeris(ephemeris: Ephemeris) -> bool:
+    numbers = (ephemeris.period_days, ephemeris.t0_days, ephemeris.duration_hours)
+    return (
+        all(isinstance(n, int | float) and math.isfinite(n) for n in numbers)
+        # A shorter period would mean millions of transits and cannot be sampled.
+        and ephemeris.period_days >= LONG_CADENCE_DAYS
+        and 0 < ephemeris.duration_hours < 24 * ephemeris.period_days
+    )
+
+
+def check_truth(truth: Truth, source: str) -> None:
+    """Check what scoring relies on: planets on ``planet`` stars alone, every ephemeris usable.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E015 naming the star; ``source`` names the truth.
+    """
+    for star, entry in truth.items():
+        problem = None
+        if entry.kind not in KINDS:
+            problem = f"kind {entry.kind!r}, none of {', '.join(KINDS)}"
+        elif bool(entry.planets) != (entry.kind == "planet"):
+            problem = f"kind {entry.kind} with {len(entry.planets)} planets"
+        else:
+            for ephemeris in (*(p.ephemeris for p in entry.planets), *entry.ignored):
+                if not _is_ephemeris(ephemeris):
+                    problem = f"an unusable ephemeris, {ephemeris}"
+        if problem:
+            raise TransitBenchError(
+                "TB-E015",
+                f"{source}: star {star} has {problem}",
+                "rebuild the set with `transitbench data build`, or fix the file",
+            )
+
+
 def _planet_from_json(record: Mapping[str, Any]) -> Planet:
     values: dict[str, Any] = {k: math.nan if v is None else float(v) for k, v in record.items()}
     return Planet(**{**values, "n_transits": int(record["n_transits"])})
@@ -114,18 +150,17 @@ def truth_from_json(document: Any, source: str) -> dict[str, StarTruth]:
         truth: dict[str, StarTruth] = {}
         for star, record in document["stars"].items():
             kind = record["kind"]
-            if kind not in KINDS:
-                raise ValueError(f"kind {kind!r} is none of {', '.join(KINDS)}")
             planets = tuple(_planet_from_json(p) for p in record["planets"])
             signal = None if record.get("signal") is None else _signal_from_json(record["signal"])
             ignored = tuple(Ephemeris(**e) for e in record.get("ignored", ()))
             truth[star] = StarTruth(kind, planets, signal, ignored)
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as problem:
         raise TransitBenchError(
             "TB-E015",
             f"{source} does not follow truth schema {TRUTH_SCHEMA} ({type(problem).__name__}: {problem})",
             "rebuild the set with `transitbench data build`, or fix the file",
         ) from problem
+    check_truth(truth, source)
     return truth
 
 
@@ -133,7 +168,7 @@ def read_truth(path: Path) -> dict[str, StarTruth]:
     """Read ``truth.json``. Raises TB-E015 if it is missing, no JSON, or off the schema."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as problem:
+    except (OSError, ValueError) as problem:
         raise TransitBenchError(
             "TB-E015",
             f"cannot read {path} ({problem})",
