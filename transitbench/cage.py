@@ -8,7 +8,9 @@ user namespace.
 
 The first process of a cage is a shell. It sets the limits that the kernel counts per user, waits at a
 gate until the grader has a handle on it, and starts the submission as its child, so that signals treat
-the submission like any other process. When it ends, the kernel kills all that is left in the cage.
+the submission like any other process. When it ends, the kernel kills all that is left in the cage. It
+keeps root's id where there is one (with hardly a capability): bubblewrap's death must be allowed to kill
+it, and the submission must not.
 
 Imports only the standard library: it travels into boxes that hold nothing else.
 """
@@ -262,15 +264,16 @@ class Cage:
             options += ["--perms", "1777", "--size", str(limits.scratch_bytes), "--tmpfs", "/tmp"]
             options += ["--remount-ro", "/", "--seccomp", str(filters)]
             arguments = hand_over("\0".join(options).encode(errors="surrogateescape") + b"\0")
-            # The shell itself is one of the processes that the kernel counts.
-            shell = ["/bin/sh", "-c", _SHELL, "sh", str(limits.processes + 1)]
+            # Unless it is root's, the kernel counts the shell as one of the processes.
+            countable = limits.processes + (self.first_uid is None)
+            shell = ["/bin/sh", "-c", _SHELL, "sh", str(countable)]
             ours, theirs = socket.socketpair()
             opened.callback(theirs.close)
             try:
                 # The options travel in memory: a command line can be read by everybody on the host.
                 process = subprocess.Popen(
-                    [str(self.bwrap), "--args", str(arguments), "--", *drop, *shell, *command],
-                    stdin=theirs,
+                    [str(self.bwrap), "--args", str(arguments), "--", *shell, *drop, *command],
+                    stdin=theirs.fileno(),
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     pass_fds=[*files.values(), filters, arguments],
@@ -359,7 +362,7 @@ def _no_sandbox(what: str, hint: str) -> TransitBenchError:
 
 def _diagnose(cage: Cage, message: str) -> str:
     """Return the change that makes cages possible here, as exactly as the machine tells."""
-    if "execvp setpriv" in message:
+    if "setpriv: not found" in message or "setpriv: command not found" in message:
         return "install util-linux, whose setpriv gives up root's rights: `apt install util-linux`"
     in_container = any(Path(p).exists() for p in ("/.dockerenv", "/run/.containerenv"))
     if cage.first_uid is None:

@@ -605,10 +605,12 @@ def _descendants(pid: int) -> Iterator[int]:
     found = [pid]
     for parent in found:
         yield parent
-        # Any thread of a process may have children.
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                found += map(int, task.read_bytes().split())
+        # Any thread of a process may have children; any of them may end while it is looked at.
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{parent}/task"):
+                with contextlib.suppress(OSError):
+                    children = Path(f"/proc/{parent}/task/{task}/children").read_bytes()
+                    found += map(int, children.split())
 
 
 _MEMORY_FIELD = re.compile(rb"^(VmHWM|VmRSS|VmSwap):\s*([0-9]+) kB", re.MULTILINE)
