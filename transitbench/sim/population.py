@@ -56,8 +56,8 @@ def draw_star(rng: np.random.Generator) -> Star:
     """One star of the Kepler field.
 
     Dwarfs scatter around 5,650 K; hot dwarfs (9 %), subgiants (8 %) and giants (6 %) complete the
-    mixture. Mass follows T ∝ M^0.55 on the main sequence, logg grows from the zero-age value
-    4.6 − 1.1 log M by evolution, and R² = M · 10^(4.438 − logg), so density and gravity agree.
+    mixture. Mass follows T ∝ M^0.55 on the main sequence, logg falls from the zero-age value
+    4.6 − 0.7 log M (1.2 above 1 M☉) by evolution, and R² = M · 10^(4.438 − logg), so density and gravity agree.
     Values are rounded as catalogues round them.
     """
     kepmag = draw_kepmag(rng)
@@ -74,7 +74,7 @@ def draw_star(rng: np.random.Generator) -> Star:
             teff = 5650.0 + 480.0 * z_teff
         teff = float(np.clip(teff, 3300.0, 8500.0))
         mass = (teff / SOLAR_TEFF_K) ** (1 / 0.55) * np.exp(0.06 * z_mass)
-        zero_age = 4.6 - 1.1 * np.log10(mass)
+        zero_age = 4.6 - (0.7 if mass < 1.0 else 1.2) * np.log10(mass)
         subgiant = GIANT_SHARE + HOT_SHARE <= kind < GIANT_SHARE + HOT_SHARE + SUBGIANT_SHARE
         drop = 0.5 + 0.4 * evolution if subgiant else 0.3 * evolution * min(mass, 1.0) ** 2
         logg = zero_age - drop + 0.02 * z_logg
