@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import json
 import os
 from collections import Counter
@@ -153,7 +154,7 @@ def rotation(real: Path) -> dict[str, Any]:
         "rotation_bin_edges_days": edges,
         "rotation_amplitude_quantiles_ppm": [
             np.quantile(amplitude[(period >= a) & (period < b)], probability).round(0).tolist()
-            for a, b in zip(edges, edges[1:], strict=False)
+            for a, b in itertools.pairwise(edges)
         ],
     }
 
