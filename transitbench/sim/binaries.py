@@ -207,7 +207,8 @@ def tides_and_reflection(binary: Binary, phase: FloatArray) -> FloatArray:
         * (light1 * binary.mass_ratio * binary.r1**3 + light2 / binary.mass_ratio * binary.r2**3)
     )
     reflection = binary.albedo / 3 * sin_i * (light1 * binary.r2**2 - light2 * binary.r1**2)
-    return np.asarray(-tides * np.cos(4 * np.pi * phase) - reflection * np.cos(2 * np.pi * phase))
+    cosine = np.cos(2 * np.pi * phase)
+    return np.asarray(-tides * (2 * cosine**2 - 1) - reflection * cosine)
 
 
 def binary_flux(
@@ -290,8 +291,8 @@ def main_sequence_teff(mass: float) -> float:
 
 
 def _limb(rng: np.random.Generator) -> tuple[float, float]:
-    u1, u2 = (0.45, 0.2, *rng.uniform(-0.1, 0.1, 2))
-    return float(u1), float(u2)
+    jitter = rng.uniform(-0.1, 0.1, 2)
+    return 0.45 + float(jitter[0]), 0.2 + float(jitter[1])
 
 
 def _separation(period_days: float, total_mass: float) -> float:

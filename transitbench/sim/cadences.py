@@ -130,7 +130,7 @@ def barycentric_time_days(
     place = _position_light_ms()
     light_ms = (units[0] * place[0] + units[1] * place[1] + units[2] * place[2]) // _DIRECTION_UNIT
     delay_ms = (250 + _TIME_SLICE_MS * (_N_TIME_SLICES - time_slice))[mission().quarter - 10]
-    return (_clock_ms() + light_ms - delay_ms) / _MS_PER_DAY
+    return np.asarray((_clock_ms() + light_ms - delay_ms) / _MS_PER_DAY)
 
 
 def draw_sky_position_deg(rng: np.random.Generator) -> tuple[float, float]:
@@ -149,7 +149,7 @@ def draw_observed_quarters(rng: np.random.Generator) -> NDArray[np.bool_]:
     """
     share: dict[str, float] = facts()["missing_quarter_share"]
     lost = int(np.searchsorted(np.cumsum(list(share.values())), rng.random(), side="right"))
-    return mission().quarter != lost + 10
+    return np.asarray(mission().quarter != lost + 10)
 
 
 def draw_star_flags(rng: np.random.Generator, kepmag: float) -> NDArray[np.int32]:

@@ -29,8 +29,6 @@ PULSATING_SHARE_OF_HOT = 0.2
 ROLLING_BAND_SHARE = 0.2
 DESATURATION_SHARE = 0.15
 DROPOUTS_PER_YEAR = 0.2
-DROWNED_CDPP = 0.97
-"""Granulation and oscillations stay below this share of the CDPP drawn for a star that is not a giant."""
 
 EB_TYPES = ("detached", "twins", "eccentric", "contact", "background", "heartbeat")
 EB_SHARES = (0.30, 0.12, 0.14, 0.20, 0.19, 0.05)
@@ -56,6 +54,10 @@ class _Noise:
     cdpp6_ppm: float
 
 
+def _proxy6(psd_ppm2_day: FloatArray) -> float:
+    return proxy_cdpp_ppm(psd_ppm2_day, 13)
+
+
 def _noise(rng: np.random.Generator, star: Star) -> _Noise:
     """Photon, read, granulation, oscillation and residual noise that add up to the CDPP of such stars."""
     cdpp6_ppm = photometry.draw_cdpp6_ppm(rng, star.kepmag)
@@ -63,15 +65,14 @@ def _noise(rng: np.random.Generator, star: Star) -> _Noise:
     white_ppm = photometry.draw_white_noise_ppm(rng, star.kepmag, equivalent_ppm)
     intrinsic = stellar.granulation_psd(star.nu_max_uhz, star.mass) + stellar.oscillation_psd(star)
     residual = instrument.residual_red_psd(rng)
-    proxy = lambda psd: proxy_cdpp_ppm(psd, 13)  # noqa: E731
-    total = proxy(white_psd(equivalent_ppm))
-    left = total**2 - proxy(white_psd(white_ppm)) ** 2 - proxy(intrinsic) ** 2
+    total = _proxy6(white_psd(equivalent_ppm))
+    left = total**2 - _proxy6(white_psd(white_ppm)) ** 2 - _proxy6(intrinsic) ** 2
     floor = (0.15 * total) ** 2
-    residual *= max(left, floor) / proxy(residual) ** 2
+    residual *= max(left, floor) / _proxy6(residual) ** 2
     psd = intrinsic + residual + instrument.drift_psd(rng)
     red_ppm = noise_from_psd(rng, psd)[mission().slot]
     white = rng.standard_normal(red_ppm.size) * instrument.noise_inflation()
-    cdpp_total = np.hypot(proxy(white_psd(white_ppm)), proxy(intrinsic + residual)) / 0.81
+    cdpp_total = np.hypot(_proxy6(white_psd(white_ppm)), _proxy6(intrinsic + residual)) / 0.81
     return _Noise(red_ppm * 1e-6, white * white_ppm * 1e-6, white_ppm, float(cdpp_total))
 
 

@@ -18,11 +18,13 @@ from transitbench.sim import instrument, stellar
 from transitbench.sim.cadences import DESATURATION_BIT, mission
 from transitbench.sim.instrument import FIRST_BKJD, elapsed_days
 from transitbench.sim.population import Star
+from transitbench.sim.spectrum import noise_from_psd, proxy_cdpp_ppm
 from transitbench.truth import Signal
 
 FloatArray = NDArray[np.float64]
 
 DESATURATION_DAYS = 146 * LONG_CADENCE_DAYS
+"""Wheels are desaturated every 146 long cadences."""
 EARTH_POINT_DAYS = 31.0
 
 
@@ -135,7 +137,7 @@ def desaturations(rng: np.random.Generator, at: Circumstances) -> Effect:
     """Pointing settles slowly after each desaturation: residuals of 3–9 cadences every 2.98 d."""
     n_cadences = int(rng.integers(3, 10))
     # Some 110 events: each may be well below the noise.
-    amplitude_ppm = at.cdpp6_ppm * rng.uniform(1.8, 6.0) * np.sqrt(12 / n_cadences)
+    amplitude_ppm = at.cdpp6_ppm * rng.uniform(1.0, 4.0) * np.sqrt(12 / n_cadences)
     flux = -np.abs(instrument.desaturation_residuals(rng, amplitude_ppm, n_cadences))
     first = np.flatnonzero(mission().quality & DESATURATION_BIT)[0]
     t0_days = FIRST_BKJD + elapsed_days()[first]
@@ -162,8 +164,6 @@ def strong_spots(rng: np.random.Generator, at: Circumstances) -> Effect:
 
 def red_noise(rng: np.random.Generator, at: Circumstances) -> Effect:
     """Noise on 2–12 h scales at 3–7 times the star's 6-hour CDPP: a dense or badly placed aperture."""
-    from transitbench.sim.spectrum import noise_from_psd, proxy_cdpp_ppm
-
     psd = instrument.residual_red_psd(rng)
     wanted_ppm = at.cdpp6_ppm * rng.uniform(3.0, 7.0)
     psd = psd * (wanted_ppm / proxy_cdpp_ppm(psd, 13)) ** 2

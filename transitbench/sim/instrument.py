@@ -33,7 +33,7 @@ CME_WINDOWS_BKJD = ((1116.2, 1118.7), (1121.1, 1122.3), (1160.2, 1164.0))
 @functools.cache
 def elapsed_days() -> FloatArray:
     """Spacecraft time since the first cadence of Q10, days; good to a minute, for slow signals."""
-    days = mission().slot * LONG_CADENCE_DAYS
+    days = mission().slot.astype(np.float64) * LONG_CADENCE_DAYS
     days.flags.writeable = False
     return days
 
@@ -58,20 +58,20 @@ def white_equivalent_of_cdpp(cdpp6_ppm: float) -> float:
 def residual_red_psd(rng: np.random.Generator) -> FloatArray:
     """Spectrum shape (arbitrary scale) of correlated residuals: pointing, focus, and unresolved activity.
 
-    1 / (1 + (2π f τ)²) with τ lognormal around 0.25 d, chosen so that CDPP hardly falls from 6 to 12 h
+    1 / (1 + (2π f τ)²) with τ lognormal around 0.35 d, chosen so that CDPP hardly falls from 6 to 12 h
     once the white part is taken off, as in ``stellar_cdpp_quarters``.
     """
-    tau_days = 0.25 * np.exp(0.4 * rng.standard_normal())
-    return exposure_power() / (1 + (2 * np.pi * tau_days * frequency_per_day()) ** 2)
+    tau_days = 0.35 * np.exp(0.4 * rng.standard_normal())
+    shape = 1 + (2 * np.pi * tau_days * frequency_per_day()) ** 2
+    return np.asarray(exposure_power() / shape)
 
 
 def drift_psd(rng: np.random.Generator) -> FloatArray:
     """Spectrum in ppm² d of slow residual trends, 40–500 ppm, on more than ~8 days (velocity aberration)."""
     sigma_ppm = 140.0 * np.exp(0.6 * rng.standard_normal())
     knee_per_day = 0.08
-    return (2 * np.sqrt(2) / np.pi * sigma_ppm**2 / knee_per_day) / (
-        1 + (frequency_per_day() / knee_per_day) ** 4
-    )
+    height = 2 * np.sqrt(2) / np.pi * sigma_ppm**2 / knee_per_day
+    return np.asarray(height / (1 + ((frequency_per_day() / knee_per_day) ** 2) ** 2))
 
 
 @dataclass(frozen=True)
@@ -194,12 +194,12 @@ def rolling_band(
 
 @functools.cache
 def noise_inflation() -> FloatArray:
-    """Factor on the white noise: up to 3 in what is left around Q12's storms, decaying over 0.4 d."""
+    """Factor on the white noise: up to 2 in what is left around Q12's storms, decaying over 0.4 d."""
     middle_days = FIRST_BKJD + mission().slot * LONG_CADENCE_DAYS
     factor = np.ones(middle_days.size)
     for start, end in CME_WINDOWS_BKJD:
         outside_days = np.maximum(np.maximum(start - middle_days, middle_days - end), 0.0)
-        factor += 2.0 * np.exp(-outside_days / 0.4)
+        factor += np.exp(-outside_days / 0.4)
     factor.flags.writeable = False
     return factor
 

@@ -47,8 +47,8 @@ def draw_cdpp6_ppm(rng: np.random.Generator, kepmag: float) -> float:
     """
     centres, quantiles = table("cdpp6_kepmag"), table("cdpp6_quantiles_ppm")
     five, quarter, half, three = (np.interp(kepmag, centres, np.log(q)) for q in quantiles.T)
-    edges = [five - 0.5 * (quarter - five), five, quarter, half, three, three + 0.15]
-    log_cdpp = np.interp(rng.random(), [0.0, 0.05, 0.25, 0.52, 0.85, 1.0], edges)
+    edges = [five - 0.5 * (quarter - five), five, quarter, half, three, three + 0.1]
+    log_cdpp = np.interp(rng.random(), [0.0, 0.07, 0.33, 0.65, 0.97, 1.0], edges)
     # The table ends at Kp 15.5 and starts at 11; beyond them the noise follows the photons.
     inside = float(np.clip(kepmag, centres[0], centres[-1]))
     scale = shot_noise_ppm(kepmag) / shot_noise_ppm(inside)
@@ -56,7 +56,7 @@ def draw_cdpp6_ppm(rng: np.random.Generator, kepmag: float) -> float:
 
 
 WHITE_SHARE_KEPMAG = (11.0, 12.0, 13.0, 14.0, 15.0, 15.5)
-WHITE_SHARE = (0.59, 0.64, 0.73, 0.81, 0.86, 0.875)
+WHITE_SHARE = (0.52, 0.56, 0.64, 0.75, 0.83, 0.85)
 
 
 def draw_white_noise_ppm(

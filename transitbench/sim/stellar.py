@@ -29,8 +29,8 @@ def granulation_psd(nu_max_uhz: float, mass: float) -> FloatArray:
     psd_per_uhz = np.zeros(nu_uhz.size)
     for knee_uhz in (0.317 * nu_max_uhz**0.970, 0.948 * nu_max_uhz**0.992):
         power = 2 * np.sqrt(2) / np.pi * amplitude_ppm**2 / knee_uhz
-        psd_per_uhz += power / (1 + (nu_uhz / knee_uhz) ** 4)
-    return psd_per_uhz * UHZ_PER_CYCLE_PER_DAY * exposure_power()
+        psd_per_uhz += power / (1 + ((nu_uhz / knee_uhz) ** 2) ** 2)
+    return np.asarray(psd_per_uhz * UHZ_PER_CYCLE_PER_DAY * exposure_power())
 
 
 def oscillation_psd(star: Star) -> FloatArray:
@@ -56,7 +56,7 @@ def oscillation_psd(star: Star) -> FloatArray:
     density /= 2.95 * np.pi * half_linewidth / spacing
     envelope = np.exp(-0.5 * ((nu_uhz - nu_max) / width) ** 2)
     height = 2.03e7 * nu_max**-2.38
-    return height * envelope * density * UHZ_PER_CYCLE_PER_DAY * exposure_power()
+    return np.asarray(height * envelope * density * UHZ_PER_CYCLE_PER_DAY * exposure_power())
 
 
 def draw_rotation(rng: np.random.Generator) -> tuple[float, float]:
@@ -75,42 +75,50 @@ def draw_rotation(rng: np.random.Generator) -> tuple[float, float]:
     return period_days, float(amplitude_ppm)
 
 
+SPOT_STEPS_PER_ROTATION = 150
+"""Slow rotators are computed at this many steps and interpolated: exact to 2 · 10⁻⁴ of the amplitude."""
+
+
 def spots(
     rng: np.random.Generator, time_days: FloatArray, period_days: float, amplitude_ppm: float
 ) -> FloatArray:
     """Relative flux of a rotating star whose spots come and go.
 
     Each spot dims by its projected area max(0, cos β), cos β = cos i sin φ + sin i cos φ cos(2πt/P_φ) at
-    latitude φ, rotating differentially (P_φ = P (1 + 0.12 sin²φ)), and grows and decays as a Gaussian
-    with 1–6 rotations lifetime (at least 8 d). Scaled to the 5th–95th percentile ``amplitude_ppm``.
+    latitude φ, rotating differentially (P_φ = P (1 + 0.12 sin²φ)), and grows and decays as (1 − (Δt/L)²)²
+    with L = 25–120 d (Giles et al. 2017), about five at a time around two active longitudes. Scaled to
+    the 5th–95th percentile ``amplitude_ppm``.
     """
     span_days = time_days[-1] - time_days[0]
-    sigma_days = max(8.0, period_days * rng.uniform(1.0, 6.0)) / 2.0
-    n_spots = int(np.clip(round(2.5 * span_days / sigma_days), 4, 14))
+    n_steps = int(span_days / period_days * SPOT_STEPS_PER_ROTATION)
+    coarse = n_steps < time_days.size
+    steps_days = np.linspace(time_days[0], time_days[-1], n_steps) if coarse else time_days
+    life_days = 25.0 * 4.8 ** rng.random()
+    n_spots = int(np.ceil(2.5 * (span_days + life_days) / life_days))
     sin_i = np.sqrt(1 - rng.uniform(0.0, 0.85) ** 2)
     cos_i = np.sqrt(1 - sin_i**2)
-    # Two active longitudes: without them many random spots average to a flat curve.
+    # Without active longitudes many random spots average to a flat curve.
     active_deg = rng.uniform(0, 360) + np.array([0.0, rng.uniform(90, 270)])
-    centres = time_days[0] + span_days * (np.arange(n_spots) + rng.random(n_spots)) / n_spots
-    flux = np.zeros(time_days.size)
+    births = (np.arange(n_spots) + rng.random(n_spots)) / n_spots
+    centres = time_days[0] - 0.5 * life_days + (span_days + life_days) * births
+    flux = np.zeros(steps_days.size)
     for centre_days in centres:
         latitude = np.radians(rng.uniform(-45, 45))
-        longitude = np.radians(active_deg[rng.integers(2)] + 30 * rng.standard_normal())
+        longitude = np.radians(active_deg[rng.integers(2)] + 35 * rng.standard_normal())
         area = np.exp(0.4 * rng.standard_normal())
         window = slice(
-            *np.searchsorted(
-                time_days, [centre_days - 3.5 * sigma_days, centre_days + 3.5 * sigma_days]
-            )
+            *np.searchsorted(steps_days, [centre_days - life_days, centre_days + life_days])
         )
-        dt = time_days[window] - centre_days
         spot_period = period_days * (1 + 0.12 * np.sin(latitude) ** 2)
-        phase = (2 * np.pi / spot_period) * (time_days[window] - time_days[0]) + longitude
+        phase = (2 * np.pi / spot_period) * (steps_days[window] - time_days[0]) + longitude
         cos_beta = cos_i * np.sin(latitude) + sin_i * np.cos(latitude) * np.cos(phase)
-        envelope = np.exp(-0.5 * (dt / sigma_days) ** 2)
+        envelope = (1 - ((steps_days[window] - centre_days) / life_days) ** 2) ** 2
         flux[window] -= area * envelope * np.maximum(cos_beta, 0.0)
+    if coarse:
+        flux = np.interp(time_days, steps_days, flux)
     sample = np.sort(flux[::16])
     low, high = sample[int(0.05 * sample.size)], sample[int(0.95 * sample.size)]
-    return (flux - flux.mean()) * (amplitude_ppm * 1e-6 / (high - low))
+    return np.asarray((flux - flux.mean()) * (amplitude_ppm * 1e-6 / (high - low)))
 
 
 def flare_shape(dt_days: FloatArray, fwhm_days: FloatArray | float) -> FloatArray:
