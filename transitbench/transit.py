@@ -9,6 +9,7 @@ as batman counts it, and ``t0_days`` the time of conjunction.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,23 +156,6 @@ def transit_model(
     return flux
 
 
-def mid_transit_depth_ppm(
-    period_days: float,
-    rp_rs: float,
-    a_rs: float,
-    impact: float,
-    limb_darkening: tuple[float, float],
-    ecc: float = 0.0,
-    omega_deg: float = 90.0,
-) -> float:
-    """Depth in ppm of an exposure centred on mid-transit."""
-    mid = np.zeros(1)
-    flux = transit_model(
-        mid, period_days, 0.0, rp_rs, a_rs, impact, limb_darkening, ecc, omega_deg
-    )
-    return 1e6 * (1.0 - float(flux[0]))
-
-
 def in_transit(
     time_days: FloatArray, period_days: float, t0_days: float, duration_hours: float
 ) -> NDArray[np.bool_]:
@@ -203,3 +187,44 @@ def mean_in_transit_depth(
             "check the ephemeris against the span of the data",
         )
     return float(np.mean(1.0 - flux[mask]))
+
+
+@dataclass(frozen=True, slots=True)
+class Orbit:
+    """Everything of a transiting planet but its size, with the limb darkening of its star.
+
+    Field names and units are those of :func:`transit_model`.
+    """
+
+    period_days: float
+    t0_days: float
+    a_rs: float
+    impact: float
+    limb_darkening: tuple[float, float]
+    ecc: float = 0.0
+    omega_deg: float = 90.0
+
+    def duration_hours(self, rp_rs: float) -> float:
+        """Full duration of a planet of this size (:func:`transit_duration_hours`)."""
+        return transit_duration_hours(
+            self.period_days, rp_rs, self.a_rs, self.impact, self.ecc, self.omega_deg
+        )
+
+    def flux(self, time_days: FloatArray, rp_rs: float) -> FloatArray:
+        """Relative flux with a planet of this size (:func:`transit_model`)."""
+        return transit_model(
+            time_days,
+            self.period_days,
+            self.t0_days,
+            rp_rs,
+            self.a_rs,
+            self.impact,
+            self.limb_darkening,
+            self.ecc,
+            self.omega_deg,
+        )
+
+    def mid_transit_depth_ppm(self, rp_rs: float) -> float:
+        """Depth in ppm of an exposure centred on mid-transit."""
+        flux = self.flux(np.array([self.t0_days]), rp_rs)
+        return 1e6 * (1.0 - float(flux[0]))

@@ -45,23 +45,17 @@ def penalty_strength(cutoff_days: float) -> float:
     return _KNOT_CADENCES / float(2 * np.sin(np.pi * knot_days / cutoff_days)) ** 4
 
 
-def _basis(segments: list[Segment]) -> tuple[FloatArray, NDArray[np.intp], list[int]]:
-    """Non-zero cubic basis values ``(n, 4)``, first coefficient ``(n,)``, coefficients per segment."""
-    position, first, n_coefficients = [], [], []
-    offset = 0
-    for segment in segments:
-        slots = np.arange(segment.stop - segment.start)
-        interval = slots // _KNOT_CADENCES
-        position.append((slots - interval * _KNOT_CADENCES) / _KNOT_CADENCES)
-        first.append(offset + interval)
-        n_coefficients.append(int(interval[-1]) + 4)
-        offset += n_coefficients[-1]
-    u = np.concatenate(position)
+def _interval_basis() -> FloatArray:
+    """The four cubic B-splines that are non-zero within a knot interval, shape ``(_KNOT_CADENCES, 4)``."""
+    u = np.arange(_KNOT_CADENCES) / _KNOT_CADENCES
     v = 1.0 - u
-    values = np.stack(
-        [v**3, 3 * u**3 - 6 * u**2 + 4, 3 * v**3 - 6 * v**2 + 4, u**3], axis=1
-    )
-    return values / 6.0, np.concatenate(first).astype(np.intp), n_coefficients
+    values = [v**3, 3 * u**3 - 6 * u**2 + 4, 3 * v**3 - 6 * v**2 + 4, u**3]
+    return np.stack(values, axis=1) / 6.0
+
+
+_BASIS = _interval_basis()
+_PAIRS = [(a, b) for a in range(4) for b in range(a, 4)]
+_BASIS_PRODUCTS = np.stack([_BASIS[:, a] * _BASIS[:, b] for a, b in _PAIRS], axis=1)
 
 
 def _penalty_bands(n_coefficients: list[int], strength: float) -> FloatArray:
@@ -102,38 +96,46 @@ def smooth_trend(
     FloatArray
         Shape ``(n_slots,)``.
     """
-    slots = np.concatenate([np.arange(s.start, s.stop) for s in segments])
-    values, first, n_coefficients = _basis(segments)
-    n = sum(n_coefficients)
-    penalty = _penalty_bands(n_coefficients, penalty_strength(cutoff_days))
-    products = [
-        (a, b, values[:, a] * values[:, b], first + b) for a in range(4) for b in range(a, 4)
-    ]
-    base = usable[slots].astype(np.float64)
-    y = np.where(base > 0, flux[slots] - 1.0, 0.0)
+    n_intervals = [-(-(s.stop - s.start) // _KNOT_CADENCES) for s in segments]
+    # Every segment is padded to whole knot intervals, so that sums over cadences are matrix products.
+    slots = np.concatenate(
+        [s.start + np.arange(n * _KNOT_CADENCES) for s, n in zip(segments, n_intervals, strict=True)]
+    )
+    stop = np.repeat([s.stop for s in segments], np.multiply(n_intervals, _KNOT_CADENCES))
+    inside = slots < stop
+    slots = np.where(inside, slots, stop - 1)
+    # Each segment has three coefficients more than intervals.
+    interval = np.arange(sum(n_intervals))
+    first = interval + 3 * np.repeat(np.arange(len(segments)), n_intervals)
+    n = int(first[-1]) + 4
+    penalty = _penalty_bands([count + 3 for count in n_intervals], penalty_strength(cutoff_days))
+
+    base = (usable[slots] & inside).astype(np.float64)
+    used = base > 0
+    y = np.where(used, flux[slots] - 1.0, 0.0)
+    kernel = np.ones(_DIP_CADENCES)
+    n_averaged = np.maximum(np.convolve(base, kernel, "same"), 1.0)
     weight = base
     fit = np.zeros(slots.size)
-    kernel = np.ones(_DIP_CADENCES)
     for _ in range(_N_ITERATIONS):
-        bands = penalty.copy()
-        for a, b, product, column in products:
-            bands[3 - (b - a)] += np.bincount(column, weight * product, minlength=n)
-        right = np.zeros(n)
-        weighted = weight * y
+        by_interval = weight.reshape(-1, _KNOT_CADENCES)
+        products = by_interval @ _BASIS_PRODUCTS
+        projections = (weight * y).reshape(-1, _KNOT_CADENCES) @ _BASIS
+        bands, right = penalty.copy(), np.zeros(n)
+        for i, (a, b) in enumerate(_PAIRS):
+            bands[3 - (b - a), first + b] += products[:, i]
         for a in range(4):
-            right += np.bincount(first + a, weighted * values[:, a], minlength=n)
+            right[first + a] += projections[:, a]
         coefficients = solveh_banded(bands, right, check_finite=False)
-        fit = np.sum(values * coefficients[first[:, None] + np.arange(4)], axis=1)
+        fit = (coefficients[first[:, None] + np.arange(4)] @ _BASIS.T).ravel()
         residual = (y - fit) * base
-        mean = np.convolve(residual, kernel, "same") / np.maximum(
-            np.convolve(base, kernel, "same"), 1.0
-        )
+        mean = np.convolve(residual, kernel, "same") / n_averaged
         z = np.zeros(slots.size)
         for series in (residual, mean):
-            sigma = robust_sigma(series[base > 0])
+            sigma = robust_sigma(series[used])
             if sigma > 0:
                 z = np.maximum(z, np.abs(series) / (_TUKEY_SIGMA * sigma))
         weight = base * np.clip(1.0 - z**2, 0.0, None) ** 2
     trend = np.ones(flux.shape)
-    trend[slots] += fit
+    trend[slots[inside]] += fit[inside]
     return trend

@@ -76,22 +76,23 @@ def whiten(
 def _local_sigma(whitened: FloatArray, usable: BoolArray, segment: slice) -> FloatArray:
     """Running robust σ of one quarter: MAD in blocks of two days, averaged over neighbours."""
     n = segment.stop - segment.start
-    n_blocks = max(1, round(n / _BLOCK_CADENCES))
-    edges = np.linspace(segment.start, segment.stop, n_blocks + 1).astype(int)
-    variance, weight = np.zeros(n_blocks), np.zeros(n_blocks)
-    for i in range(n_blocks):
-        block = slice(edges[i], edges[i + 1])
-        good = whitened[block][usable[block]]
-        variance[i] = robust_sigma(good) ** 2
-        weight[i] = good.size
+    n_blocks = -(-n // _BLOCK_CADENCES)
+    # Unusable cadences sort to the end of their block, so the median is found by counting.
+    deviation = np.full(n_blocks * _BLOCK_CADENCES, np.inf)
+    deviation[:n] = np.where(usable[segment], np.abs(whitened[segment]), np.inf)
+    ranked = np.sort(deviation.reshape(n_blocks, _BLOCK_CADENCES), axis=1)
+    weight = np.isfinite(ranked).sum(axis=1)
+    block = np.arange(n_blocks)
+    middle = ranked[block, weight // 2] + ranked[block, (weight - 1) // 2]
+    variance = np.where(weight > 0, (0.5 * 1.4826 * middle) ** 2, 0.0)
     mass = np.convolve(weight, _BLOCK_SMOOTHING)[2:-2]
     smooth = np.convolve(variance * weight, _BLOCK_SMOOTHING)[2:-2] / np.maximum(mass, 1.0)
     empty = mass == 0
     if empty.any():
         overall = robust_sigma(whitened[segment][usable[segment]]) ** 2
         smooth = np.where(empty, overall, smooth)
-    centres = 0.5 * (edges[:-1] + edges[1:] - 1)
-    return np.sqrt(np.interp(np.arange(segment.start, segment.stop), centres, smooth))
+    centres = (block + 0.5) * _BLOCK_CADENCES - 0.5
+    return np.sqrt(np.interp(np.arange(n), centres, smooth))
 
 
 def noise_model(light_curve: LightCurve, exclude: BoolArray | None = None) -> NoiseModel:
