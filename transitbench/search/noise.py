@@ -113,8 +113,11 @@ def noise_model(light_curve: LightCurve, exclude: BoolArray | None = None) -> No
     """
     grid = cadence_grid(light_curve)
     usable = grid.finite.copy()
+    excluded: BoolArray | None = None
     if exclude is not None:
-        usable[grid.rows[exclude]] = False
+        excluded = np.zeros_like(usable)
+        excluded[grid.rows[exclude]] = True
+        usable &= ~excluded
     if not usable.any():
         raise TransitBenchError(
             "TB-E016", "exclude covers every finite cadence", "exclude fewer cadences"
@@ -134,7 +137,12 @@ def noise_model(light_curve: LightCurve, exclude: BoolArray | None = None) -> No
     for quarter, span in spans.items():
         sigma = robust_sigma(residual[span][usable[span]])
         usable[span] &= np.abs(residual[span]) <= OUTLIER_SIGMA * sigma
-        covariance = autocovariance(residual[span], usable[span], MAX_ORDER)
+        covariance = autocovariance(
+            residual[span],
+            usable[span],
+            MAX_ORDER,
+            None if excluded is None else excluded[span],
+        )
         whiteners[quarter] = fit_whitener(covariance, int(usable[span].sum()))
     whitened = whiten(residual, grid.finite, segments, whiteners)
     inverse_variance = np.zeros(residual.size)

@@ -39,15 +39,28 @@ class Whitener:
         return whitened
 
 
-def autocovariance(values: FloatArray, usable: BoolArray, max_lag: int) -> FloatArray:
-    """Biased autocovariance at lags 0…``max_lag``, unusable values counted as zero.
+def autocovariance(
+    values: FloatArray, usable: BoolArray, max_lag: int, excluded: BoolArray | None = None
+) -> FloatArray:
+    """Autocovariance at lags 0…``max_lag``, shape ``(max_lag + 1,)``.
 
-    The biased estimate with zeros is positive definite whatever is missing, so the filters are stable.
+    The biased estimate with zeros for unusable values, which is positive definite whatever is missing:
+    dividing by the number of usable pairs instead makes filters of strongly variable stars unstable.
+    Excluded values, regular holes that would take a share of pairs that depends on the lag, are the
+    exception; their share of pairs is divided out.
     """
-    series = np.where(usable, values, 0.0)
-    n_fft = 1 << int(series.size + max_lag).bit_length()
-    power = np.abs(np.fft.rfft(series, n_fft)) ** 2
-    return np.fft.irfft(power, n_fft)[: max_lag + 1] / max(int(usable.sum()), 1)
+    n_fft = 1 << int(values.size + max_lag).bit_length()
+
+    def correlate(series: FloatArray) -> FloatArray:
+        power = np.abs(np.fft.rfft(series, n_fft)) ** 2
+        return np.fft.irfft(power, n_fft)[: max_lag + 1]
+
+    covariance = correlate(np.where(usable, values, 0.0)) / max(int(usable.sum()), 1)
+    if excluded is None:
+        return covariance
+    pairs = np.rint(correlate((~excluded).astype(np.float64)))
+    share = pairs / np.maximum(values.size - np.arange(max_lag + 1), 1)
+    return covariance * share[0] / np.maximum(share, 1.0 / values.size)
 
 
 def fit_whitener(covariance: FloatArray, n_samples: int) -> Whitener:
@@ -70,10 +83,14 @@ def fit_whitener(covariance: FloatArray, n_samples: int) -> Whitener:
     for order in range(1, p_max + 1):
         previous = errors[-1]
         reflection = -float(np.dot(previous, r[order:0:-1])) / variance[-1]
+        # With excluded values the sequence need not be positive definite; up to here it is, hence the
+        # filters found so far are stable.
+        if abs(reflection) >= 1.0:
+            break
         extended = np.append(previous, 0.0)
         errors.append(extended + reflection * extended[::-1])
         variance.append(variance[-1] * (1.0 - reflection**2))
-    criterion = n_samples * np.log(variance) + 2.0 * np.arange(p_max + 1)
+    criterion = n_samples * np.log(variance) + 2.0 * np.arange(len(variance))
     p = int(np.argmin(criterion))
     start = np.zeros((p, p))
     for k in range(p):
