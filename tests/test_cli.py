@@ -36,7 +36,9 @@ def small_set(tmp_path_factory: pytest.TempPathFactory) -> StarSet:
             star = white_noise_star(index)
             truth = StarTruth(kind)
             if kind == "planet":
-                flux = star.flux * transit_model(star.time, t0_days=T0_DAYS, **ORBIT)
+                flux = star.flux * transit_model(
+                    star.time, t0_days=T0_DAYS, limb_darkening=(0.45, 0.2), **ORBIT
+                )
                 star = LightCurve(**{**star.__dict__, "flux": flux})
                 truth = StarTruth(kind, (PLANET,))
             yield star_id(b"key", f"small/{index}"), star, truth

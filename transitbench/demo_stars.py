@@ -20,6 +20,7 @@ KEPMAG = 13.5
 FLUX_LEVEL = 16384.0
 NOISE_PPM = 150.0
 
+LIMB_DARKENING = (0.45, 0.2)
 PLANET_ORBIT = {
     "period_days": 7.317,
     "t0_days": 909.81,
@@ -74,7 +75,7 @@ def write_demo_stars(directory: Path) -> list[DemoStar]:
         light_curve = _noise_star(np.random.default_rng((DEMO_SEED, index)))
         planets: tuple[Ephemeris, ...] = ()
         if orbit is not None:
-            model = transit_model(light_curve.time, **orbit)
+            model = transit_model(light_curve.time, **orbit, limb_darkening=LIMB_DARKENING)
             light_curve = _noise_star(np.random.default_rng((DEMO_SEED, index)), model)
             shape = {key: value for key, value in orbit.items() if key != "t0_days"}
             duration_hours = transit_duration_hours(**shape)

@@ -6,7 +6,6 @@ on nothing but the set's name and its index, and sets can be made in parallel an
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -17,6 +16,7 @@ import numpy as np
 
 from transitbench.errors import TransitBenchError
 from transitbench.lightcurve import LightCurve
+from transitbench.runner import usable_cores
 from transitbench.sets import StarSet, star_id, write_set
 from transitbench.truth import StarTruth
 
@@ -25,6 +25,10 @@ SIM_ROOT_SEED = 20_110_629
 
 PUBLIC_SECRET = b"transitbench public simulated sets"
 """Key of the star ids of public sets: opaque, but the same for everyone."""
+
+
+MAX_HOSTS = 20
+"""Hosts tried for a planet star: a few are too noisy or too variable for its target MES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +116,45 @@ def set_recipes(name: str) -> list[StarRecipe]:
     ]
 
 
+def sim_flux_quantum(light_curve: LightCurve) -> float:
+    """Return the step (e⁻/s) of the grid that a simulated star's flux lies on."""
+    from transitbench.sim.photometry import QUANTIZATION_PPM, grid_step, mean_flux_e_per_s
+
+    return grid_step(mean_flux_e_per_s(light_curve.kepmag), QUANTIZATION_PPM * 1e-6)
+
+
 def make_star(recipe: StarRecipe) -> tuple[str, LightCurve, StarTruth]:
     """Simulate one star of a set: (star id, light curve, truth)."""
-    from transitbench.inject import inject_planets
+    from transitbench.inject import inject_planets, mes_target
     from transitbench.sim import simulate_star
 
     seed = (SIM_ROOT_SEED, zlib.crc32(recipe.set_name.encode()), recipe.index)
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     star = star_id(PUBLIC_SECRET, f"{recipe.set_name}/{recipe.index}")
-    host = simulate_star(recipe.host, rng)
     if not recipe.mes_quantiles:
+        host = simulate_star(recipe.host, rng)
         return star, host.light_curve, StarTruth(host.kind, signal=host.signal)
-    light_curve, planets = inject_planets(host.light_curve, recipe.mes_quantiles, rng)
-    return star, light_curve, StarTruth("planet", planets)
+    targets = [mes_target(quantile) for quantile in recipe.mes_quantiles]
+    for _ in range(MAX_HOSTS):
+        host = simulate_star(recipe.host, rng)
+        try:
+            light_curve, planets = inject_planets(
+                host.light_curve,
+                len(targets),
+                rng,
+                mes_targets=targets,
+                flux_quantum=sim_flux_quantum(host.light_curve),
+            )
+        except TransitBenchError as refusal:
+            if refusal.code != "TB-E017":
+                raise
+            continue
+        return star, light_curve, StarTruth("planet", planets)
+    raise TransitBenchError(
+        "TB-E017",
+        f"none of {MAX_HOSTS} hosts for star {recipe.index} of {recipe.set_name} carries its planets",
+        "this is a defect of the set's recipe: please report it",
+    )
 
 
 def build_sim_set(
@@ -137,8 +167,7 @@ def build_sim_set(
     path.parent.mkdir(parents=True, exist_ok=True)
 
     def stars() -> Iterator[tuple[str, LightCurve, StarTruth]]:
-        workers = jobs or len(os.sched_getaffinity(0))
-        with ProcessPoolExecutor(workers) as pool:
+        with ProcessPoolExecutor(jobs or len(usable_cores())) as pool:
             for made in pool.map(make_star, recipes, chunksize=4):
                 yield made
                 if on_star:

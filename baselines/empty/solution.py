@@ -1,0 +1,1 @@
+"""Reports nothing on any star: S is exactly 0."""
