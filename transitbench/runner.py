@@ -607,9 +607,9 @@ def _descendants(pid: int) -> Iterator[int]:
         yield parent
         # Any thread of a process may have children; any of them may end while it is looked at.
         with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{parent}/task"):
+            for task in Path(f"/proc/{parent}/task").iterdir():
                 with contextlib.suppress(OSError):
-                    children = Path(f"/proc/{parent}/task/{task}/children").read_bytes()
+                    children = (task / "children").read_bytes()
                     found += map(int, children.split())
 
 
