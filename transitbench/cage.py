@@ -103,7 +103,7 @@ PRIVATE_PACKAGES = (
 # died in between never answers, the read fails, and nothing starts. dash spells -u as -p.
 _SHELL = """\
 ulimit -c 0 && { ulimit -u "$1" 2>/dev/null || ulimit -p "$1"; } || exit 125
-echo 1000 >/proc/self/oom_score_adj
+{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null
 shift
 echo ready >&0 && read -r go || exit 125
 exec </dev/null
@@ -195,6 +195,12 @@ class Cage:
     visible: tuple[Path, ...]
     covered: tuple[Path, ...]
     seccomp: bytes
+
+    def shows(self, path: Path) -> bool:
+        """Tell whether a submission could read the host's ``path``."""
+        resolved = path.resolve()
+        above = [f for f in (*self.visible, *self.covered) if resolved.is_relative_to(f)]
+        return bool(above) and max(above, key=lambda folder: len(folder.parts)) in self.visible
 
     @property
     def description(self) -> str:
@@ -500,7 +506,7 @@ def _private_paths(shown: Iterable[Path]) -> set[Path]:
     """Return what in the shown directories holds, or may hold, this package."""
     here = Path(__file__).resolve().parent
     checkout = here.parent
-    found = {checkout if (checkout / "pyproject.toml").exists() else here}
+    found = {here, checkout} if (checkout / "pyproject.toml").exists() else {here}
     libraries = {Path(entry) for entry in sys.path if entry}
     for folder in shown:
         for pattern in ("lib*/python3*/*-packages", "python3*/*-packages", "python3/*-packages"):

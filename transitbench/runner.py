@@ -243,13 +243,12 @@ def _open_star(path: Path) -> int:
 
 def _keep_out_of_sight(cage: Cage, stars: Mapping[str, Path], results: Path) -> None:
     for path in (results, *stars.values()):
-        for folder in cage.visible:
-            if path.resolve().is_relative_to(folder):
-                raise TransitBenchError(
-                    "TB-E016",
-                    f"{path} lies in {folder}, which submissions can read",
-                    "keep star files and results outside the system's and Python's directories",
-                )
+        if cage.shows(path):
+            raise TransitBenchError(
+                "TB-E016",
+                f"{path} lies where submissions can read it",
+                "keep star files and results outside the system's and Python's directories",
+            )
 
 
 @contextlib.contextmanager
