@@ -17,7 +17,9 @@ QUARTERS = {10: (39049, 43621), 11: (43667, 48420), 12: (48473, 52516), 13: (525
 LEVEL = 2e4
 
 
-def make_host(noise: np.ndarray | float, rng: np.random.Generator, gaps: bool = True, **star: float):
+def make_host(
+    noise: np.ndarray | float, rng: np.random.Generator, gaps: bool = True, **star: float
+):
     """A star on the cadences of Q10–13: relative noise series (or white σ) on its 17,923 slots."""
     slots = np.arange(39049, 56972)
     series = noise * rng.standard_normal(slots.size) if np.isscalar(noise) else noise

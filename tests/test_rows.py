@@ -55,6 +55,12 @@ def test_the_best_three_are_kept_and_of_equal_scores_the_first():
     assert keep_best(rows)[:, 0].tolist() == [2, 5, 1]
 
 
+@pytest.mark.parametrize("bad", [np.ones((6, 2)), np.ones(3), np.full((4, 3), np.nan)])
+def test_the_best_of_malformed_rows_is_an_error(bad: np.ndarray):
+    with pytest.raises(TransitBenchError, match="TB-E014"):
+        keep_best(bad)
+
+
 def test_reading_keeps_the_best_three(tmp_path: Path):
     lines = [f"s,{p},0,{score}" for p, score in ((1, 5), (2, 7), (3, 5), (4, 5))]
     (tmp_path / "rows.csv").write_text("\n".join([HEADER, *lines]))

@@ -441,7 +441,7 @@ def test_cores_must_be_usable_and_distinct(tmp_path: Path) -> None:
 @needs_cage
 def test_stars_that_every_cage_would_show_are_refused(tmp_path: Path) -> None:
     (tmp_path / "solution").mkdir()
-    with pytest.raises(TransitBenchError, match=r"TB-E016.*submissions can read"):
+    with pytest.raises(TransitBenchError, match=r"TB-E016.*submissions can read it"):
         run_stars(
             tmp_path / "solution",
             {"s1": Path(os.__file__)},

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -319,6 +323,27 @@ def test_completeness_bins_hold_their_lower_edge_and_leave_unknown_mes_out():
     assert document[-1]["high"] is None
 
 
+def test_an_empty_list_of_rows_is_no_rows():
+    truth, times, _ = small_set()
+    assert score_rows(truth, times, {star: [] for star in truth}) == score_rows(truth, times, {})
+
+
+def test_what_travels_into_boxes_imports_only_numpy_and_the_standard_library():
+    modules = ("match", "score", "bootstrap", "rows", "ephemeris", "truth", "lightcurve", "errors")
+    code = (
+        f"import sys\nimport {', '.join('transitbench.' + m for m in modules)}\n"
+        "print({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ast.literal_eval(done.stdout) <= {"numpy", "transitbench", "__main__", "__mp_main__"}
+
+
 def test_dropped_rows_count_nowhere():
     entry = StarTruth(
         "planet", (planet_of(Ephemeris(5.0, 1.0, 4.0)),), None, (Ephemeris(7.0, 2.0, 4.0),)
@@ -342,6 +367,8 @@ def test_of_more_than_three_rows_the_best_are_scored():
     [
         ({"rows": {"nowhere": np.array([[1.0, 1.0, 1.0]])}}, "TB-E014.*nowhere"),
         ({"rows": {"s00": np.array([[np.nan, 1.0, 1.0]])}}, "TB-E014.*s00"),
+        ({"rows": {"s00": np.ones((6, 2))}}, "TB-E014"),
+        ({"rows": {"s00": np.ones(3)}}, "TB-E014.*s00"),
         ({"statuses": {"s00": "ok"}}, "TB-E016"),
         ({"statuses": "unknown word"}, "TB-E016.*unknown word"),
         ({"truth": {}}, "TB-E015"),

@@ -103,7 +103,7 @@ PRIVATE_PACKAGES = (
 # died in between never answers, the read fails, and nothing starts. dash spells -u as -p.
 _SHELL = """\
 ulimit -c 0 && { ulimit -u "$1" 2>/dev/null || ulimit -p "$1"; } || exit 125
-echo 1000 >/proc/self/oom_score_adj
+{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null
 shift
 echo ready >&0 && read -r go || exit 125
 exec </dev/null
@@ -185,14 +185,22 @@ class Cage:
     """How cages are built on this machine; made once by :func:`prepare_cage`, used for many stars.
 
     ``first_uid`` is the unprivileged user id of slot 0 (slot 1 has the next one, and so on), or None
-    where a cage has a user namespace of its own. ``visible`` are the host's directories that it shows.
+    where a cage has a user namespace of its own. ``visible`` are the host's directories that it shows,
+    ``covered`` those below them that are replaced by empty ones.
     """
 
     bwrap: Path
     first_uid: int | None
     mounts: tuple[str, ...]
     visible: tuple[Path, ...]
+    covered: tuple[Path, ...]
     seccomp: bytes
+
+    def shows(self, path: Path) -> bool:
+        """Tell whether a submission could read the host's ``path``."""
+        resolved = path.resolve()
+        above = [f for f in (*self.visible, *self.covered) if resolved.is_relative_to(f)]
+        return bool(above) and max(above, key=lambda folder: len(folder.parts)) in self.visible
 
     @property
     def description(self) -> str:
@@ -256,13 +264,22 @@ class Cage:
             }
             if star is not None:
                 files[star.path] = star.descriptor
+            for folder in self.covered:
+                if folder.name in PRIVATE_PACKAGES:
+                    # An empty directory would be imported as a namespace package.
+                    files[f"{folder}/__init__.py"] = hand_over(
+                        b"raise ImportError('not in a cage')\n"
+                    )
             filters = hand_over(self.seccomp)
-            options = [*namespaces, *_NAMESPACES, *self.mounts]
+            # The scratch comes first: Python may live below the host's /tmp.
+            options = [*namespaces, *_NAMESPACES, "--perms", "1777"]
+            options += ["--size", str(limits.scratch_bytes), "--tmpfs", "/tmp", *self.mounts]
             options += ["--ro-bind", str(solution), "/solution", "--chdir", "/solution"]
             for path, descriptor in files.items():
                 options += ["--perms", "0444", "--ro-bind-data", str(descriptor), path]
-            options += ["--perms", "1777", "--size", str(limits.scratch_bytes), "--tmpfs", "/tmp"]
-            options += ["--remount-ro", "/", "--seccomp", str(filters)]
+            for folder in (*self.covered, Path("/")):
+                options += ["--remount-ro", str(folder)]
+            options += ["--seccomp", str(filters)]
             arguments = hand_over("\0".join(options).encode(errors="surrogateescape") + b"\0")
             # Unless it is root's, the kernel counts the shell as one of the processes.
             countable = limits.processes + (self.first_uid is None)
@@ -364,12 +381,16 @@ def _diagnose(cage: Cage, message: str) -> str:
     """Return the change that makes cages possible here, as exactly as the machine tells."""
     if "setpriv: not found" in message or "setpriv: command not found" in message:
         return "install util-linux, whose setpriv gives up root's rights: `apt install util-linux`"
+    if "setting up uid map" in message and os.geteuid() == 0:
+        return "uid 0 of this container lacks CAP_SETFCAP: start it with that capability, or as another user"
     in_container = any(Path(p).exists() for p in ("/.dockerenv", "/run/.containerenv"))
     if cage.first_uid is None:
         for key, bad, good in _SYSCTLS:
             with contextlib.suppress(OSError):
                 if Path("/proc/sys", key.replace(".", "/")).read_text().strip() == bad:
                     return f"user namespaces are switched off: `sudo sysctl -w {key}={good}`"
+    if "ENOSPC" in message:
+        return "too many user namespaces, or forbidden here: `sudo sysctl -w user.max_user_namespaces=15000`"
     if in_container or "Operation not permitted" in message or "Permission denied" in message:
         return (
             "namespaces are refused, as in a container without the right to make them: start it with "
@@ -415,8 +436,8 @@ def _draw_first_uid() -> int | None:
     return None
 
 
-def _plan_mounts() -> tuple[tuple[str, ...], tuple[Path, ...]]:
-    """Options that mount the host's parts, and the host's directories that they show."""
+def _plan_mounts() -> tuple[tuple[str, ...], tuple[Path, ...], tuple[Path, ...]]:
+    """Options that mount the host's parts; the host's directories they show; those they cover."""
     options: list[str] = []
     shown: set[Path] = set()
     # Not /usr/src, where container images like to keep what they work on.
@@ -460,28 +481,32 @@ def _plan_mounts() -> tuple[tuple[str, ...], tuple[Path, ...]]:
         if not _lies_in(path, shown):
             options += ["--perms", "0755", "--dir", str(path)]
     # In the order of the paths, so that what lies deeper is mounted later.
+    above: list[Path] = []
+    covered: list[Path] = []
     for path in sorted(shown | hidden):
+        above = [folder for folder in above if path.is_relative_to(folder)]
         if path in shown:
             options += ["--ro-bind", str(path), str(path)]
+        elif above[-1] in covered:
+            continue
         elif path.is_dir():
             options += ["--size", "4096", "--tmpfs", str(path)]
+            covered.append(path)
         else:
             options += ["--ro-bind", "/dev/null", str(path)]
-    for path in sorted(hidden):
-        if path.is_dir():
-            options += ["--remount-ro", str(path)]
+        above.append(path)
     for python, target in links.items():
         options += ["--symlink", str(target), str(python)]
     for name in ("ld.so.cache", "alternatives"):
         options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    return tuple(options), tuple(sorted(shown))
+    return tuple(options), tuple(sorted(shown)), tuple(covered)
 
 
 def _private_paths(shown: Iterable[Path]) -> set[Path]:
     """Return what in the shown directories holds, or may hold, this package."""
     here = Path(__file__).resolve().parent
     checkout = here.parent
-    found = {checkout if (checkout / "pyproject.toml").exists() else here}
+    found = {here, checkout} if (checkout / "pyproject.toml").exists() else {here}
     libraries = {Path(entry) for entry in sys.path if entry}
     for folder in shown:
         for pattern in ("lib*/python3*/*-packages", "python3*/*-packages", "python3/*-packages"):

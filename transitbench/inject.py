@@ -68,9 +68,7 @@ def mes_target(quantile: float) -> float:
     def cumulative(mes: float) -> float:
         z = math.log(mes / MES_CORE_MEDIAN) / MES_CORE_SIGMA
         core = (float(ndtr(z)) - core_low) / (core_high - core_low)
-        tail = math.log(max(mes, MES_TAIL_START) / MES_TAIL_START) / math.log(
-            high / MES_TAIL_START
-        )
+        tail = math.log(max(mes, MES_TAIL_START) / MES_TAIL_START) / math.log(high / MES_TAIL_START)
         return (1 - MES_TAIL_SHARE) * core + MES_TAIL_SHARE * tail
 
     for _ in range(60):
@@ -94,19 +92,17 @@ def stellar_density_solar(light_curve: LightCurve, rng: np.random.Generator) -> 
     The draw is M ~ N(1, 0.12) cut to 0.7–1.3 M☉ and R = M^0.9 with 8 % lognormal scatter, a main
     sequence around the Sun.
     """
-    mass = float(np.clip(rng.normal(1.0, 0.12), 0.7, 1.3))
+    mass = min(max(float(rng.normal(1.0, 0.12)), 0.7), 1.3)
     radius = mass**0.9 * math.exp(0.08 * rng.normal())
-    star = light_curve
-    if _known(star.radius) and _known(star.mass):
-        mass, radius = star.mass, star.radius
-    elif _known(star.radius) and math.isfinite(star.logg):
-        mass, radius = 10 ** (star.logg - SOLAR_LOGG_CGS) * star.radius**2, star.radius
+    if _known(light_curve.radius) and _known(light_curve.mass):
+        mass, radius = light_curve.mass, light_curve.radius
+    elif _known(light_curve.radius) and math.isfinite(light_curve.logg):
+        radius = light_curve.radius
+        mass = math.pow(10, light_curve.logg - SOLAR_LOGG_CGS) * radius**2
     return mass / radius**3
 
 
-def draw_limb_darkening(
-    light_curve: LightCurve, rng: np.random.Generator
-) -> tuple[float, float]:
+def draw_limb_darkening(light_curve: LightCurve, rng: np.random.Generator) -> tuple[float, float]:
     """Quadratic coefficients: (0.45, 0.20) at 5778 K, uniform jitter of ± 0.1 on each.
 
     Cooler stars are darker at the limb: u1 falls and u2 rises by 0.13 and 0.08 per 1000 K, a straight

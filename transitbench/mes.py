@@ -39,12 +39,11 @@ def transits_with_data(
     last = np.floor(centre + half).astype(np.intp)
     n_finite = np.concatenate([[0], np.cumsum(grid.finite)])
     n_slots = grid.finite.size
-    present = (
-        n_finite[np.clip(last + 1, 0, n_slots)] - n_finite[np.clip(first, 0, n_slots)]
-    )
+    present = n_finite[np.clip(last + 1, 0, n_slots)] - n_finite[np.clip(first, 0, n_slots)]
     # A duration below one cadence can fall between two mid-times: such a transit has no slot at all.
     expected = last - first + 1
-    return mid[(expected > 0) & (present >= MIN_OBSERVED_SHARE * expected)]
+    observed: BoolArray = (expected > 0) & (present >= MIN_OBSERVED_SHARE * expected)
+    return mid[observed]
 
 
 def box_train(
@@ -59,7 +58,7 @@ def box_train(
     cycles = (grid.time_days - mid_days[0]) / period_days
     nearest = np.rint(cycles)
     wanted = np.rint((mid_days - mid_days[0]) / period_days)
-    near = np.abs(cycles - nearest) * period_days <= duration_hours / 48.0
+    near: BoolArray = np.abs(cycles - nearest) * period_days <= duration_hours / 48.0
     near[near] = np.isin(nearest[near], wanted)
     return near
 
@@ -91,7 +90,7 @@ def expected_mes(noise: NoiseModel, orbit: Orbit, rp_rs: float) -> float:
     box = box_train(grid, orbit.period_days, duration_hours, mid) & grid.finite
     if not box.any():
         return 0.0
-    loss = np.where(grid.finite, 1.0 - orbit.flux(grid.time_days, rp_rs), 0.0)
+    loss = np.where(grid.finite, orbit.loss(grid.time_days, rp_rs), 0.0)
     white_box, white_loss = (
         whiten(series, grid.finite, noise.segments, noise.whiteners)
         for series in (box.astype(np.float64), loss)

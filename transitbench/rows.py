@@ -19,8 +19,22 @@ HEADER = "star,period_days,t0_days,score"
 
 
 def keep_best(rows: FloatArray) -> FloatArray:
-    """Return the (at most) three rows of highest score, best first; of equal scores the first printed."""
-    rows = np.asarray(rows, dtype=np.float64).reshape(-1, 3)
+    """Return the (at most) three rows of highest score, best first; of equal scores the first printed.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E014 if the rows are not of shape ``(n, 3)`` or hold a number that is not finite.
+    """
+    rows = np.asarray(rows, dtype=np.float64)
+    if rows.size == 0:
+        return np.empty((0, 3))
+    if rows.ndim != 2 or rows.shape[1] != 3 or not np.isfinite(rows).all():
+        raise TransitBenchError(
+            "TB-E014",
+            f"expected rows of finite [period_days, t0_days, score], got {rows.tolist()}",
+            "drop rows that do not parse before choosing the best",
+        )
     return rows[np.argsort(-rows[:, 2], kind="stable")[:MAX_ROWS]]
 
 

@@ -243,13 +243,12 @@ def _open_star(path: Path) -> int:
 
 def _keep_out_of_sight(cage: Cage, stars: Mapping[str, Path], results: Path) -> None:
     for path in (results, *stars.values()):
-        for folder in cage.visible:
-            if path.resolve().is_relative_to(folder):
-                raise TransitBenchError(
-                    "TB-E016",
-                    f"{path} lies in {folder}, which submissions can read",
-                    "keep star files and results outside the system's and Python's directories",
-                )
+        if cage.shows(path):
+            raise TransitBenchError(
+                "TB-E016",
+                f"{path} lies where submissions can read it",
+                "keep star files and results outside the system's and Python's directories",
+            )
 
 
 @contextlib.contextmanager
@@ -607,9 +606,9 @@ def _descendants(pid: int) -> Iterator[int]:
         yield parent
         # Any thread of a process may have children; any of them may end while it is looked at.
         with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{parent}/task"):
+            for task in Path(f"/proc/{parent}/task").iterdir():
                 with contextlib.suppress(OSError):
-                    children = Path(f"/proc/{parent}/task/{task}/children").read_bytes()
+                    children = (task / "children").read_bytes()
                     found += map(int, children.split())
 
 

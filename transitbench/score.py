@@ -273,6 +273,7 @@ def star_outcomes(
     kept = {
         star: keep_best(of_star) if len(of_star) > MAX_ROWS else np.asarray(of_star)
         for star, of_star in rows.items()
+        if len(of_star)
     }
     matches = match_stars(finite_time_days, truth, kept)
     return tuple(

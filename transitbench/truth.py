@@ -168,7 +168,7 @@ def read_truth(path: Path) -> dict[str, StarTruth]:
     """Read ``truth.json``. Raises TB-E015 if it is missing, no JSON, or off the schema."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise TransitBenchError(
             "TB-E015",
             f"cannot read {path} ({problem})",

@@ -17,14 +17,14 @@ from transitbench.search.grid import Segment
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-CUTOFF_DAYS = 8.0
+CUTOFF_DAYS = 12.0
 """Period at which the trend follows a sine with half its amplitude."""
 
 MAX_GAP_CADENCES = 24
 """A trend runs across shorter gaps only: Earth-points and safe modes leave thermal steps behind."""
 
 _KNOT_CADENCES = 40
-_N_ITERATIONS = 5
+_N_ITERATIONS = 4
 _TUKEY_SIGMA = 4.685
 _DIP_CADENCES = 13
 _RIDGE = 1e-9
@@ -99,7 +99,10 @@ def smooth_trend(
     n_intervals = [-(-(s.stop - s.start) // _KNOT_CADENCES) for s in segments]
     # Every segment is padded to whole knot intervals, so that sums over cadences are matrix products.
     slots = np.concatenate(
-        [s.start + np.arange(n * _KNOT_CADENCES) for s, n in zip(segments, n_intervals, strict=True)]
+        [
+            s.start + np.arange(n * _KNOT_CADENCES)
+            for s, n in zip(segments, n_intervals, strict=True)
+        ]
     )
     stop = np.repeat([s.stop for s in segments], np.multiply(n_intervals, _KNOT_CADENCES))
     inside = slots < stop

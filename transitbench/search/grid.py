@@ -58,9 +58,7 @@ class CadenceGrid:
     def segments(self, max_gap: int) -> list[Segment]:
         """Split the finite slots at quarter boundaries and at gaps of more than ``max_gap`` slots."""
         index = np.flatnonzero(self.finite)
-        cut = np.flatnonzero(
-            (np.diff(index) > max_gap + 1) | (np.diff(self.quarter[index]) != 0)
-        )
+        cut = np.flatnonzero((np.diff(index) > max_gap + 1) | (np.diff(self.quarter[index]) != 0))
         starts = index[np.r_[0, cut + 1]]
         stops = index[np.r_[cut, index.size - 1]] + 1
         return [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from transitbench.errors import TransitBenchError
 from transitbench.lightcurve import LightCurve
@@ -92,7 +91,8 @@ def _local_sigma(whitened: FloatArray, usable: BoolArray, segment: slice) -> Flo
         overall = robust_sigma(whitened[segment][usable[segment]]) ** 2
         smooth = np.where(empty, overall, smooth)
     centres = (block + 0.5) * _BLOCK_CADENCES - 0.5
-    return np.sqrt(np.interp(np.arange(n), centres, smooth))
+    sigma: FloatArray = np.sqrt(np.interp(np.arange(n), centres, smooth))
+    return sigma
 
 
 def noise_model(light_curve: LightCurve, exclude: BoolArray | None = None) -> NoiseModel:

@@ -53,14 +53,16 @@ def autocovariance(
 
     def correlate(series: FloatArray) -> FloatArray:
         power = np.abs(np.fft.rfft(series, n_fft)) ** 2
-        return np.fft.irfft(power, n_fft)[: max_lag + 1]
+        lags: FloatArray = np.fft.irfft(power, n_fft)[: max_lag + 1]
+        return lags
 
-    covariance = correlate(np.where(usable, values, 0.0)) / max(int(usable.sum()), 1)
+    covariance: FloatArray = correlate(np.where(usable, values, 0.0)) / max(int(usable.sum()), 1)
     if excluded is None:
         return covariance
     pairs = np.rint(correlate((~excluded).astype(np.float64)))
     share = pairs / np.maximum(values.size - np.arange(max_lag + 1), 1)
-    return covariance * share[0] / np.maximum(share, 1.0 / values.size)
+    corrected: FloatArray = covariance * share[0] / np.maximum(share, 1.0 / values.size)
+    return corrected
 
 
 def fit_whitener(covariance: FloatArray, n_samples: int) -> Whitener:
@@ -78,21 +80,22 @@ def fit_whitener(covariance: FloatArray, n_samples: int) -> Whitener:
         return Whitener(np.ones(1), np.zeros((0, 0)))
     r[0] *= 1.0 + _DIAGONAL_LOADING
     p_max = min(r.size - 1, n_samples // 20)
-    errors = [np.ones(1)]
+    errors = np.zeros((p_max + 1, p_max + 1))
+    errors[:, 0] = 1.0
     variance = [float(r[0])]
     for order in range(1, p_max + 1):
-        previous = errors[-1]
+        previous = errors[order - 1, :order]
         reflection = -float(np.dot(previous, r[order:0:-1])) / variance[-1]
         # With excluded values the sequence need not be positive definite; up to here it is, hence the
         # filters found so far are stable.
         if abs(reflection) >= 1.0:
             break
-        extended = np.append(previous, 0.0)
-        errors.append(extended + reflection * extended[::-1])
+        errors[order, 1:order] = previous[1:] + reflection * previous[:0:-1]
+        errors[order, order] = reflection
         variance.append(variance[-1] * (1.0 - reflection**2))
     criterion = n_samples * np.log(variance) + 2.0 * np.arange(len(variance))
     p = int(np.argmin(criterion))
     start = np.zeros((p, p))
     for k in range(p):
-        start[k, : k + 1] = errors[k][::-1] * np.sqrt(variance[p] / variance[k])
-    return Whitener(errors[p], start)
+        start[k, : k + 1] = errors[k, k::-1] * np.sqrt(variance[p] / variance[k])
+    return Whitener(errors[p, : p + 1].copy(), start)

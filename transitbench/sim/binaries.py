@@ -6,6 +6,7 @@ and read off per cadence as the exact mean over the exposure; so a star costs th
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import batman
@@ -163,6 +164,7 @@ def eclipse_loss(
     return EclipseLoss(offset_days, integral)
 
 
+@functools.lru_cache(maxsize=8)
 def eclipses_of(binary: Binary) -> tuple[EclipseLoss | None, EclipseLoss | None]:
     """Loss of body 1 (phase 0) and of body 2 (secondary phase)."""
     b = binary
@@ -393,6 +395,7 @@ def draw_background(rng: np.random.Generator, start_days: float) -> tuple[Binary
         period_days = _widen(period_days, radius + radius2, total, 1.0, 0.45)
         separation = _separation(period_days, total)
         r1, r2 = radius / separation, radius2 / separation
+        limb = _limb(rng)
         binary = Binary(
             period_days=period_days,
             t0_days=start_days + period_days * rng.random(),
@@ -401,8 +404,8 @@ def draw_background(rng: np.random.Generator, start_days: float) -> tuple[Binary
             inclination_rad=float(np.arccos(rng.uniform(0.45, 0.95) * (r1 + r2))),
             mass_ratio=mass_ratio,
             surface_brightness=1.0 - rng.uniform(0.05, 0.30),
-            limb1=_limb(rng),
-            limb2=_limb(rng),
+            limb1=limb,
+            limb2=limb,
         )
         depth = max(eclipse_depths(binary))
         target = 3e-4 * 10 ** rng.random()
