@@ -13,7 +13,7 @@ ROOMS = ("ground", "cage", "judge", "sky", "sets", "desk", "counter")
 MODULES = {
     "ground": {"errors", "findings"},
     "cage": {"submission", "cage", "runner"},
-    "judge": {"ephemeris", "lightcurve", "truth", "match", "rows", "score"},
+    "judge": {"ephemeris", "lightcurve", "truth", "match", "rows", "score", "bootstrap"},
     "sky": {"transit", "search", "mes", "inject", "sim"},
     "sets": {
         "fingerprint",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import os
+import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from conftest import white_noise_star
 
+from transitbench.cli import main
 from transitbench.fingerprint import sha256_hex
 from transitbench.lightcurve import LightCurve
 from transitbench.sets import StarSet, star_id, write_set
@@ -23,10 +27,42 @@ PLANET = Planet(4.321, T0_DAYS, transit_duration_hours(**ORBIT), 900.0, 0.03, 12
 KINDS = ("planet", "planet", "eb", "false_alarm", "quiet", "quiet")
 
 
-def transitbench(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "transitbench", *map(str, arguments)]
-    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def transitbench(*arguments: object) -> Done:
+    """What the installed command does, without paying for a new interpreter each time."""
+    stdout, stderr = io.StringIO(), io.StringIO()
+    argv, sys.argv = sys.argv, ["transitbench", *map(str, arguments)]
+    returncode = 0
+    try:
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+            main()
+    except SystemExit as leaving:
+        returncode = int(leaving.code or 0)
+    finally:
+        sys.argv = argv
+    return Done(returncode, stdout.getvalue(), stderr.getvalue())
+
+
+@pytest.fixture(autouse=True)
+def wide_plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def test_module_and_script_are_the_same_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "transitbench", "data", "list", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout) == json.loads(transitbench("data", "list", "--json").stdout)
 
 
 @pytest.fixture(scope="module")
@@ -203,8 +239,6 @@ def test_data_folder_that_cannot_be_written_is_an_error(tmp_path, monkeypatch) -
 
 def test_data_verify_tells_damage_by_exit_code(small_set, tmp_path) -> None:
     assert transitbench("data", "verify", small_set.path).returncode == 0
-    import shutil
-
     damaged = tmp_path / "damaged"
     shutil.copytree(small_set.path, damaged)
     (damaged / "stars" / f"{small_set.stars[0]}.npz").unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,8 +122,6 @@ def test_changed_submission_is_not_resumed(star_set, solution, tmp_path) -> None
 
 
 def test_missing_star_file_is_no_status(star_set, solution, tmp_path) -> None:
-    import shutil
-
     broken = tmp_path / "set"
     shutil.copytree(star_set.path, broken)
     (broken / "stars" / f"{star_set.stars[3]}.npz").unlink()

@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hostile import HOSTILE, ROW, Hostile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hostile import HOSTILE, ROW, Hostile
 from transitbench import cage as cage_module
 from transitbench.cage import Limits, prepare_cage
 from transitbench.errors import TransitBenchError

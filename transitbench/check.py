@@ -85,7 +85,8 @@ def check_answers(stars: Sequence[DemoStar], results: Results) -> list[Finding]:
             findings.append(Finding("pass", "answers", text))
         else:
             text = (
-                f"{star.what}: credit {credit:g} of {len(star.planets)}, {n_false} false candidates"
+                f"{star.what}: credit {match.credit:g} of {len(star.planets)}, "
+                f"{match.n_false} false candidates"
             )
             findings.append(Finding("note", "answers", text))
     return findings
