@@ -54,7 +54,7 @@ def test_drawn_mes_targets_follow_the_quantiles():
 
 def test_every_drawn_orbit_keeps_the_rules(host, orbits):
     grid = cadence_grid(host)
-    start = host.finite_time_days[0]
+    start = host.time[0]
     for orbit in orbits:
         assert 0.6 <= orbit.period_days <= 120
         assert start - 1e-6 <= orbit.t0_days <= start + orbit.period_days + 1e-6

@@ -75,6 +75,20 @@ def test_full_credit_needs_three_quarters_of_the_planets_transits(t0: float, n_l
     assert credit(4.02, t0, FOUR_DAYS)[:2] == (1.0 if f_planet >= 0.75 else 0.0, f_planet)
 
 
+def test_eleven_of_fifteen_is_less_than_three_quarters():
+    time = without(RULER, (61.8, 62.2))
+    assert credit(4.02, 2.0 - 0.02 * 4, FOUR_DAYS, time)[:2] == (0.0, 11 / 15)
+
+
+@pytest.mark.parametrize(("error", "n_lined_up", "earned"), [(-0.08, 6, 0.5), (-0.04, 5, 0.0)])
+def test_half_credit_needs_three_quarters_on_the_better_side(
+    error: float, n_lined_up: int, earned: float
+):
+    """Twice the period and 0.5 % long: eight transits drifting by 0.04 d each."""
+    expected = (earned, n_lined_up / 16, n_lined_up / 8)
+    assert credit(8.04, 2.0 + error, FOUR_DAYS) == expected
+
+
 def test_period_tolerance_is_one_percent_of_the_planets_period():
     one = Ephemeris(30.0, 2.0, 24.0)
     assert credit(30.299, 1.75, one)[0] == 1.0
@@ -135,12 +149,13 @@ def test_transits_in_gaps_count_on_neither_side():
     assert credit(4.0, 2.0, FOUR_DAYS, time) == (1.0, 1.0, 1.0)
 
 
-def test_one_cadence_at_the_edge_of_the_window_makes_a_transit_observed():
-    """D/2 before the mid-time is inside the window, one float earlier is not."""
+@pytest.mark.parametrize("edge", [31.875, 32.125])
+def test_one_cadence_at_the_edge_of_the_window_makes_a_transit_observed(edge: float):
+    """D/2 from the mid-time is inside the window, one float farther is not."""
     planet = Ephemeris(40.0, 32.0, 6.0)
-    at_edge = np.array([0.0, 31.875, 64.0])
-    assert credit(40.0, 32.0, planet, at_edge)[0] == 1.0
-    assert credit(40.0, 32.0, planet, np.array([0.0, np.nextafter(31.875, 0), 64.0]))[0] == 0.0
+    farther = np.nextafter(edge, 2 * edge - 32.0)
+    assert credit(40.0, 32.0, planet, np.array([0.0, edge, 64.0]))[0] == 1.0
+    assert credit(40.0, 32.0, planet, np.array([0.0, farther, 64.0]))[0] == 0.0
 
 
 def test_mid_times_on_the_ends_of_the_span_are_observed_and_beyond_it_are_not():

@@ -67,8 +67,13 @@ def test_matched_filter_recovers_injections_in_red_noise():
 @needs_real
 @pytest.mark.slow
 def test_matched_filter_recovers_injections_in_real_quarters():
-    hosts = [curve for curve, _ in ordinary_quarters()]
-    check(recover_many(hosts, 3, seed=7), 120)
+    # Strong variables among them are left out: a few minutes of mismatch there outweigh all others.
+    hosts = [
+        curve
+        for curve, cdpp in ordinary_quarters()
+        if 1e6 * np.nanstd(curve.flux) / np.nanmedian(curve.flux) < 8 * cdpp[1]
+    ]
+    check(recover_many(hosts, 4, seed=7), 100)
 
 
 @needs_real

@@ -193,6 +193,11 @@ def test_the_draws_are_pinned():
     assert sums[:6].tolist() == [37, 39, 47, 53, 55, 42]
 
 
+def test_the_interval_runs_from_the_250th_smallest_to_the_250th_largest():
+    values = np.random.default_rng(1).permutation(10_000).astype(float)
+    assert bootstrap.interval_95(values) == (249.0, 9750.0)
+
+
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     """200 samples of 120 Bernoulli stars with p = 0.6; binomial 99.9 % band around 95 %."""
     rng = np.random.default_rng(11)

@@ -61,16 +61,18 @@ def mes_target(quantile: float) -> float:
     80 % of all are ≥ 7.1 and 60 % within 7.5–14. Evenly spread quantiles give a set those shares
     exactly.
     """
-    low, high = MES_RANGE
-    z_low, z_high = (math.log(m / MES_CORE_MEDIAN) / MES_CORE_SIGMA for m in MES_RANGE)
-    core_low, core_high = float(ndtr(z_low)), float(ndtr(z_high))
+    lowest, highest = MES_RANGE
+
+    def core(mes: float) -> float:
+        return float(ndtr(math.log(mes / MES_CORE_MEDIAN) / MES_CORE_SIGMA))
 
     def cumulative(mes: float) -> float:
-        z = math.log(mes / MES_CORE_MEDIAN) / MES_CORE_SIGMA
-        core = (float(ndtr(z)) - core_low) / (core_high - core_low)
-        tail = math.log(max(mes, MES_TAIL_START) / MES_TAIL_START) / math.log(high / MES_TAIL_START)
-        return (1 - MES_TAIL_SHARE) * core + MES_TAIL_SHARE * tail
+        body = (core(mes) - core(lowest)) / (core(highest) - core(lowest))
+        tail = math.log(max(mes, MES_TAIL_START) / MES_TAIL_START)
+        tail /= math.log(highest / MES_TAIL_START)
+        return (1 - MES_TAIL_SHARE) * body + MES_TAIL_SHARE * tail
 
+    low, high = MES_RANGE
     for _ in range(60):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if cumulative(middle) < quantile else (low, middle)
@@ -98,8 +100,8 @@ def stellar_density_solar(light_curve: LightCurve, rng: np.random.Generator) -> 
         mass, radius = light_curve.mass, light_curve.radius
     elif _known(light_curve.radius) and math.isfinite(light_curve.logg):
         radius = light_curve.radius
-        mass = math.pow(10, light_curve.logg - SOLAR_LOGG_CGS) * radius**2
-    return mass / radius**3
+        mass = 10.0 ** (light_curve.logg - SOLAR_LOGG_CGS) * radius**2
+    return float(mass / radius**3)
 
 
 def draw_limb_darkening(light_curve: LightCurve, rng: np.random.Generator) -> tuple[float, float]:

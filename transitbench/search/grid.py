@@ -85,6 +85,7 @@ def cadence_grid(light_curve: LightCurve) -> CadenceGrid:
             relative[part] /= level if level > 0 else float(np.max(np.abs(relative[part]))) or 1.0
     flux[rows[ok]] = relative[ok]
     slots = np.arange(n_slots)
-    time_days = np.interp(slots, rows[ok], light_curve.time[ok])
+    timed = np.isfinite(light_curve.time)
+    time_days = np.interp(slots, rows[timed], light_curve.time[timed])
     before = np.maximum(np.searchsorted(rows, slots, side="right") - 1, 0)
     return CadenceGrid(rows, flux, finite, time_days, light_curve.quarter[before])

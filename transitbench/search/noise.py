@@ -16,7 +16,7 @@ MAX_FILLED_CADENCES = 4
 """Gaps up to this length are interpolated; after longer ones whitening starts anew."""
 
 OUTLIER_SIGMA = 5.0
-"""Cadences further than this from the trend do not enter the noise estimates."""
+"""Cadences further than this from the trend do not enter the autocovariance; the local σ is robust by itself."""
 
 _BLOCK_CADENCES = 96
 _BLOCK_SMOOTHING = np.array([1.0, 2.0, 3.0, 2.0, 1.0])
@@ -136,14 +136,14 @@ def noise_model(light_curve: LightCurve, exclude: BoolArray | None = None) -> No
     whiteners: dict[int, Whitener] = {}
     for quarter, span in spans.items():
         sigma = robust_sigma(residual[span][usable[span]])
-        usable[span] &= np.abs(residual[span]) <= OUTLIER_SIGMA * sigma
+        typical = usable[span] & (np.abs(residual[span]) <= OUTLIER_SIGMA * sigma)
         covariance = autocovariance(
             residual[span],
-            usable[span],
+            typical,
             MAX_ORDER,
             None if excluded is None else excluded[span],
         )
-        whiteners[quarter] = fit_whitener(covariance, int(usable[span].sum()))
+        whiteners[quarter] = fit_whitener(covariance, int(typical.sum()))
     whitened = whiten(residual, grid.finite, segments, whiteners)
     inverse_variance = np.zeros(residual.size)
     for span in spans.values():

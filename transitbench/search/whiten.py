@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +67,7 @@ def autocovariance(
 
 
 def fit_whitener(covariance: FloatArray, n_samples: int) -> Whitener:
-    """Yule–Walker AR filter by Levinson–Durbin recursion, order chosen by Akaike's criterion.
+    """Yule–Walker AR filter by Levinson–Durbin recursion, order chosen by Schwarz's criterion (BIC).
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ def fit_whitener(covariance: FloatArray, n_samples: int) -> Whitener:
         errors[order, 1:order] = previous[1:] + reflection * previous[:0:-1]
         errors[order, order] = reflection
         variance.append(variance[-1] * (1.0 - reflection**2))
-    criterion = n_samples * np.log(variance) + 2.0 * np.arange(len(variance))
+    criterion = n_samples * np.log(variance) + math.log(n_samples) * np.arange(len(variance))
     p = int(np.argmin(criterion))
     start = np.zeros((p, p))
     for k in range(p):
