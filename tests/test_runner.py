@@ -156,6 +156,10 @@ def processes_with(token: str) -> list[int]:
     return found
 
 
+def n_words(pid: int) -> int:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().count(b"\0")
+
+
 def wait_until(condition: Callable[[], bool], patience_s: float = 20.0) -> None:
     deadline = time.monotonic() + patience_s
     while not condition():
@@ -180,12 +184,16 @@ def test_hostile_submission_gets_its_status_and_touches_nothing(
     ]
     code = hostile.code.replace("@PORT@", str(host_port)).replace("@TOKEN@", token)
     code = code.replace("@SECRETS@", repr([str(path) for path in secrets]))
+    limits = replace(DEFAULTS, **hostile.limits)
+    if hostile.status == "oom" and "setpriv" in grader.command:
+        # Once with the real number is enough: touching gigabytes is what takes the time.
+        limits = replace(limits, memory_bytes=2**29)
     prelude = "import sys\nif 'next' in sys.argv[1]:\n    print('7,7,7')\n    sys.exit()\n"
     stars = [token, f"{token}-next"]
     runner = grader.start(
         prelude + code,
         stars,
-        replace(Limits(), **hostile.limits),
+        limits,
         seed_that_starts_with(token, stars),
     )
     _, message = runner.communicate(timeout=60)
@@ -355,8 +363,9 @@ def test_sigterm_and_sigint_clear_up(grader: Grader) -> None:
 def test_a_kill_that_the_grader_did_not_send(grader: Grader) -> None:
     token = f"o{uuid.uuid4().hex}"
     runner = grader.start("import time; print('1,1,1', flush=True); time.sleep(600)", [token])
-    wait_until(lambda: len(processes_with(f"/data/{token}.npz")) >= 2)
-    inside = max(processes_with(f"solution.py\0/data/{token}.npz"))
+    # Not bubblewrap or the shell, whose command lines end with the submission's.
+    wait_until(lambda: any(n_words(pid) == 3 for pid in processes_with(f"/data/{token}.npz")))
+    (inside,) = (pid for pid in processes_with(f"/data/{token}.npz") if n_words(pid) == 3)
     os.kill(inside, signal.SIGKILL)
     assert runner.wait(20) == 0
     result = grader.read()[token]
