@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from transitbench.ephemeris import LONG_CADENCE_DAYS, transit_times
+from transitbench.ephemeris import LONG_CADENCE_DAYS, Ephemeris, transit_times
 from transitbench.search.grid import BoolArray, CadenceGrid, FloatArray
 from transitbench.search.noise import NoiseModel, noise_model, whiten
 from transitbench.search.ses import box_cadences, single_event_statistics
@@ -14,6 +14,7 @@ from transitbench.transit import Orbit
 
 __all__ = [
     "NoiseModel",
+    "box_mes",
     "box_train",
     "cdpp_ppm",
     "expected_mes",
@@ -109,3 +110,15 @@ def cdpp_ppm(noise: NoiseModel, duration_hours: float) -> float:
     exact = duration_hours / 24.0 / LONG_CADENCE_DAYS
     scale = math.sqrt(box_cadences(duration_hours) / exact)
     return 1e6 * scale * float(np.median(denominator[usable] ** -0.5))
+
+
+def box_mes(noise: NoiseModel, ephemeris: Ephemeris, depth_ppm: float) -> float:
+    """MES of a box-shaped transit of known depth: ``δ · √(bᵀC⁻¹b)`` over the observed transits.
+
+    For real planets, whose mean depth a catalogue gives and whose shape it does not.
+    """
+    period_days, duration_hours = ephemeris.period_days, ephemeris.duration_hours
+    mid = transits_with_data(noise.grid, period_days, ephemeris.t0_days, duration_hours)
+    box = box_train(noise.grid, period_days, duration_hours, mid) & noise.grid.finite
+    white = whiten(box.astype(np.float64), noise.grid.finite, noise.segments, noise.whiteners)
+    return depth_ppm * 1e-6 * math.sqrt(float(np.sum(white**2 * noise.inverse_variance)))

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from transitbench.ephemeris import observed_transit_times
+import numpy as np
+from numpy.typing import NDArray
+
+from transitbench.ephemeris import LONG_CADENCE_DAYS, Ephemeris
 from transitbench.errors import TransitBenchError
 from transitbench.lightcurve import LightCurve
-from transitbench.mes import NoiseModel, noise_model
+from transitbench.mes import box_mes, noise_model, transits_with_data
 from transitbench.sets import StarSet, star_id, write_set
 from transitbench.truth import Kind, Planet, Signal, StarTruth
 
@@ -63,22 +66,55 @@ def real_check_id(name: str) -> str:
     return star_id(PUBLIC_SECRET, name)
 
 
-def _known_planet(light_curve: LightCurve, noise: NoiseModel, koi: list[Any]) -> Planet:
-    _, _, period_days, t0_days, duration_hours, depth_ppm = koi
-    times = observed_transit_times(
-        light_curve.finite_time_days, period_days, t0_days, duration_hours
-    )
-    return Planet(
-        period_days=period_days,
-        t0_days=t0_days,
-        duration_hours=duration_hours,
-        depth_ppm=depth_ppm,
-        rp_rs=math.nan,
-        a_rs=math.nan,
-        impact=math.nan,
-        n_transits=int(times.size),
-        mes=noise.box_mes(times, duration_hours, depth_ppm),
-    )
+def read_real_star(path: Path) -> LightCurve:
+    """Read a star of the folder; where its source had no cadence numbers they are counted from the times.
+
+    Estimated numbers in such files can repeat, which a star file must not.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            values: dict[str, Any] = dict(archive)
+    except (OSError, ValueError) as problem:
+        raise TransitBenchError(
+            "TB-E010", f"cannot read {path} ({problem})", "get the folder of real stars anew"
+        ) from problem
+    if np.any(np.diff(values["cadenceno"]) <= 0):
+        since_first = (values["time"] - values["time"][0]) / LONG_CADENCE_DAYS
+        values["cadenceno"] = values["cadenceno"][0] + np.rint(since_first).astype(np.int32)
+    return LightCurve(**values)
+
+
+def _in_transit(light_curve: LightCurve, ephemerides: Sequence[Ephemeris]) -> NDArray[np.bool_]:
+    inside = np.zeros(len(light_curve), dtype=np.bool_)
+    for e in ephemerides:
+        cycles = (light_curve.time - e.t0_days) / e.period_days
+        inside |= np.abs(cycles - np.rint(cycles)) * e.period_days <= e.duration_hours / 48.0
+    return inside
+
+
+def _known_planets(light_curve: LightCurve, koi_rows: Sequence[Sequence[Any]]) -> list[Planet]:
+    confirmed = [row for row in koi_rows if row[1] == "CONFIRMED"]
+    ephemerides = [Ephemeris(period, t0, hours) for _, _, period, t0, hours, _ in confirmed]
+    noise = noise_model(light_curve, exclude=_in_transit(light_curve, ephemerides))
+    planets = []
+    for ephemeris, row in zip(ephemerides, confirmed, strict=True):
+        observed = transits_with_data(
+            noise.grid, ephemeris.period_days, ephemeris.t0_days, ephemeris.duration_hours
+        )
+        planets.append(
+            Planet(
+                period_days=ephemeris.period_days,
+                t0_days=ephemeris.t0_days,
+                duration_hours=ephemeris.duration_hours,
+                depth_ppm=row[5],
+                rp_rs=math.nan,
+                a_rs=math.nan,
+                impact=math.nan,
+                n_transits=int(observed.size),
+                mes=round(box_mes(noise, ephemeris, row[5]), 4),
+            )
+        )
+    return planets
 
 
 def real_star_truth(entry: dict[str, Any], light_curve: LightCurve) -> StarTruth:
@@ -91,10 +127,7 @@ def real_star_truth(entry: dict[str, Any], light_curve: LightCurve) -> StarTruth
     if kind != "planet":
         signal = Signal(math.nan, math.nan, math.nan, entry["kind"])
         return StarTruth(kind, signal=None if kind == "quiet" else signal)
-    noise = noise_model(light_curve)
-    known = [
-        _known_planet(light_curve, noise, koi) for koi in entry["koi"] if koi[1] == "CONFIRMED"
-    ]
+    known = _known_planets(light_curve, entry["koi"])
     findable = sorted(
         (planet for planet in known if planet.n_transits >= MIN_TRANSITS), key=lambda p: -p.mes
     )
@@ -115,7 +148,7 @@ def build_real_check(
 
     def stars() -> Iterator[tuple[str, LightCurve, StarTruth]]:
         for entry in read_index(source):
-            light_curve = LightCurve.from_npz(source / f"{entry['name']}.npz")
+            light_curve = read_real_star(source / f"{entry['name']}.npz")
             yield real_check_id(entry["name"]), light_curve, real_star_truth(entry, light_curve)
             if on_star:
                 on_star()
