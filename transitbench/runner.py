@@ -153,6 +153,7 @@ def run_stars(
     sandbox: bool = True,
     shuffle_seed: int | None = None,
     on_result: Callable[[StarResult], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
 ) -> list[StarResult]:
     """Run a submission on every star that ``results`` does not hold yet.
 
@@ -174,11 +175,13 @@ def run_stars(
         Fixes the order of the stars, which changes no result; drawn at random if None.
     on_result
         Called with each star's record as it is written.
+    should_stop
+        Asked before each star; once it says yes no other star is started, those at work finish.
 
     Returns
     -------
     list of StarResult
-        All stars, those of an earlier run included, sorted by star id.
+        All stars that ran, those of an earlier run included, sorted by star id.
 
     Raises
     ------
@@ -198,7 +201,7 @@ def run_stars(
             with _staging_area() as area:
                 stage_submission(solution_dir, area / "solution")
                 with contextlib.closing(
-                    _run(missing, stars, area, limits, cores, cage)
+                    _run(missing, stars, area, limits, cores, cage, should_stop)
                 ) as arriving:
                     for result in arriving:
                         # In one call, so that a grader killed here leaves at most one torn line.
@@ -433,6 +436,7 @@ def _run(
     limits: Limits,
     cores: Sequence[int],
     cage: Cage | None,
+    should_stop: Callable[[], bool] | None = None,
 ) -> Generator[StarResult, None, None]:
     """Run the stars of ``queue``, one at a time on each core, and yield each as it ends."""
     waiting = list(reversed(queue))
@@ -440,6 +444,8 @@ def _run(
     with selectors.DefaultSelector() as selector:
         try:
             while waiting or running:
+                if waiting and should_stop is not None and should_stop():
+                    waiting.clear()
                 for slot, core in enumerate(cores):
                     if waiting and all(run.core != core for run in running):
                         star = waiting.pop()
@@ -657,7 +663,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limits", default="{}", help='JSON, for instance {"wall_s": 20}')
     parser.add_argument("--seed", type=int, help="fixes the order of the stars")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _leave)
+    leave_on_sigterm()
     try:
         run_stars(
             options.solution,
@@ -675,9 +681,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    # As an exception, so that cages and the staged copy are cleared away on the way out.
-    raise SystemExit(128 + number)
+def leave_on_sigterm() -> None:
+    """Turn SIGTERM into ``SystemExit``, so that cages and the staged copy are cleared away on the way out."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
 
 
 if __name__ == "__main__":

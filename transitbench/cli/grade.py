@@ -72,7 +72,9 @@ def grade_command(
     from transitbench.grading import grade
     from transitbench.home import runs_dir
     from transitbench.pipelines import open_submission
+    from transitbench.runner import leave_on_sigterm
 
+    leave_on_sigterm()
     console = Console(stderr=True)
     if resume and out is None:
         raise TransitBenchError(
