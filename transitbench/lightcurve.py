@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -34,8 +35,36 @@ _ARRAYS: dict[str, np.dtype] = {
     "quarter": np.dtype("<i1"),
 }
 _SCALARS = ("kepmag", "teff", "logg", "radius", "mass")
+_READ_ERRORS = (
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    EOFError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILE_MTIME_S = 0
+
+
+def _of_type(name: str, values: Any, dtype: np.dtype) -> NDArray:
+    """Values as ``dtype``; TB-E010 where a cast would change what an integer says or drop a part."""
+    array = np.asarray(values)
+    is_fit = array.dtype.kind in "fiub"
+    if is_fit and dtype.kind == "i":
+        limits = np.iinfo(dtype)
+        is_fit = bool(
+            np.all((array >= limits.min) & (array <= limits.max) & (array == np.floor(array)))
+        )
+    if not is_fit:
+        raise TransitBenchError(
+            "TB-E010",
+            f"light curve expected {name} to fit {dtype}, got {array.dtype} {array.ravel()[:3]}…",
+            "see 'A star on disk' in the README for the format",
+        )
+    return np.ascontiguousarray(array, dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -78,7 +107,7 @@ class LightCurve:
     def __post_init__(self) -> None:
         """Bring every field to its type and check the contract of a star file."""
         for name, dtype in _ARRAYS.items():
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=dtype))
+            object.__setattr__(self, name, _of_type(name, getattr(self, name), dtype))
         for name in _SCALARS:
             object.__setattr__(self, name, float(np.float32(getattr(self, name))))
         problem = self._problem()
@@ -129,13 +158,13 @@ class LightCurve:
         try:
             with np.load(path, allow_pickle=False) as archive:
                 values: dict[str, Any] = {n: archive[n] for n in (*_ARRAYS, *_SCALARS)}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
+            values |= {name: float(values[name]) for name in _SCALARS}
+        except _READ_ERRORS as problem:
             raise TransitBenchError(
                 "TB-E010",
                 f"cannot read {path} as a star file ({type(problem).__name__}: {problem})",
                 "check the path, or rebuild the set and run `transitbench data verify`",
             ) from problem
-        values |= {name: float(values[name]) for name in _SCALARS}
         return cls(**values)
 
     def npz_bytes(self) -> bytes:
@@ -178,7 +207,7 @@ class LightCurve:
         from astropy.io import fits
 
         columns: dict[int, dict[str, NDArray]] = {}
-        header: dict[str, Any] = {}
+        headers: dict[int, dict[str, float]] = {}
         star: int | None = None
         for path in paths:
             try:
@@ -218,12 +247,16 @@ class LightCurve:
             rows["quarter"] = np.full(rows["time"].size, quarter, dtype=np.int8)
             timed = np.isfinite(rows["time"])
             columns[quarter] = {name: values[timed] for name, values in rows.items()}
-            header |= {k: float(v) for k, v in read.items() if isinstance(v, (int, float))}
+            headers[quarter] = {k: float(v) for k, v in read.items() if isinstance(v, (int, float))}
         if not columns:
             raise TransitBenchError("TB-E010", "no Kepler files given", "give at least one path")
         stitched: dict[str, Any]
         ordered = [columns[quarter] for quarter in sorted(columns)]
         stitched = {name: np.concatenate([part[name] for part in ordered]) for name in _ARRAYS}
+        # Catalogue values were revised during the mission: the latest quarter's are used.
+        header: dict[str, Any] = {
+            k: v for quarter in sorted(headers) for k, v in headers[quarter].items()
+        }
         if "mass" not in header and {"logg", "radius"} <= header.keys():
             header["mass"] = float(10 ** (header["logg"] - SOLAR_LOGG_CGS) * header["radius"] ** 2)
         return cls(**stitched, **header)

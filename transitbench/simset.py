@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from transitbench.lightcurve import LightCurve
 from transitbench.runner import usable_cores
 from transitbench.sets import StarSet, star_id, write_set
 from transitbench.truth import StarTruth
+
+HostKind = Literal["eb", "false_alarm", "quiet"]
 
 SIM_ROOT_SEED = 20_110_629
 """Named seed of all public simulated sets: the first day of Kepler's quarter 10."""
@@ -78,7 +81,7 @@ class StarRecipe:
 
     set_name: str
     index: int
-    host: str
+    host: HostKind
     mes_quantiles: tuple[float, ...] = ()
 
 
@@ -103,7 +106,7 @@ def set_recipes(name: str) -> list[StarRecipe]:
     rng = np.random.default_rng((SIM_ROOT_SEED, zlib.crc32(name.encode()), composition.n_stars))
     strata = (rng.permutation(composition.n_planets) + 0.5) / composition.n_planets
     quantiles = iter(float(q) for q in strata)
-    hosts: list[tuple[str, int]] = []
+    hosts: list[tuple[HostKind, int]] = []
     for i in range(composition.planet):
         n_planets = 1 + (i < composition.doubles + composition.triples) + (i < composition.triples)
         hosts.append(("quiet" if i % 2 else "false_alarm", n_planets))

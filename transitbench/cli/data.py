@@ -127,7 +127,7 @@ def verify_command(
     path = set_path(set_name)
     star_set = StarSet(path)
     with progress_bar(f"verifying {star_set.name}", len(star_set.stars)) as advance:
-        problems = verify_set(path, on_star=advance)
+        problems = verify_set(path, on_star=lambda star: advance())
     if as_json:
         document = {"set": star_set.name, "digest": star_set.manifest.digest, "problems": problems}
         print(json.dumps({**document, "ok": not problems}))

@@ -17,8 +17,8 @@ from rich.progress import (
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Show a bar of ``total`` steps; the value is a function that advances it and shows a note."""
+def progress_bar(what: str, total: int) -> Iterator[Callable[..., None]]:
+    """Show a bar of ``total`` steps; the value is ``advance(note="")``, which moves it by one."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
