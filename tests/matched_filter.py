@@ -118,7 +118,7 @@ def recover(
     known: bool = True,
 ) -> Recovery:
     duration = orbit.duration_hours(rp_rs)
-    shifts = LONG_CADENCE_DAYS * np.arange(-6, 7)
+    shifts = LONG_CADENCE_DAYS * np.arange(-4, 5)
     with_planet, depth_with = measure(injected, orbit, rp_rs, shifts, known)
     without, depth_without = measure(host, orbit, rp_rs, shifts, known)
     rise = np.clip(with_planet - without, 0.0, None)

@@ -37,7 +37,7 @@ def orbits(host: LightCurve) -> list[Orbit]:
 
 
 def test_mes_targets_have_the_specified_shares():
-    targets = np.array([mes_target(q) for q in (np.arange(4000) + 0.5) / 4000])
+    targets = np.array([mes_target(q) for q in (np.arange(2000) + 0.5) / 2000])
     assert np.mean(targets >= 7.1) == pytest.approx(0.80, abs=0.005)
     assert np.mean((targets >= 7.5) & (targets <= 14)) == pytest.approx(0.60, abs=0.01)
     assert targets.min() >= 4
@@ -47,7 +47,7 @@ def test_mes_targets_have_the_specified_shares():
 
 def test_drawn_mes_targets_follow_the_quantiles():
     rng = np.random.default_rng(2)
-    targets = np.array([draw_mes_target(rng) for _ in range(5000)])
+    targets = np.array([draw_mes_target(rng) for _ in range(3000)])
     assert np.mean(targets >= 7.1) == pytest.approx(0.80, abs=0.02)
     assert np.mean((targets >= 7.5) & (targets <= 14)) == pytest.approx(0.60, abs=0.025)
 

@@ -1,6 +1,7 @@
 """Expected MES: closed form, and recovery by a matched filter that knows the ephemeris."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ needs_real = pytest.mark.skipif(
 )
 
 
+@cache
 def ordinary_quarters() -> list[tuple[LightCurve, np.ndarray]]:
     """Real quarters whose noise by lightkurve's proxy is near the header's CDPP: about a third."""
     chosen = []
@@ -53,27 +55,28 @@ def check(results: list[Recovery], n_at_least: int) -> None:
 @pytest.mark.slow
 def test_matched_filter_recovers_injections_in_white_noise():
     rng = np.random.default_rng(1)
-    hosts = [make_host(2e-4, rng, teff=5700.0) for _ in range(15)]
-    check(recover_many(hosts, 4, seed=5), 60)
+    hosts = [make_host(2e-4, rng, teff=5700.0) for _ in range(10)]
+    check(recover_many(hosts, 3, seed=5), 30)
 
 
 @pytest.mark.slow
 def test_matched_filter_recovers_injections_in_red_noise():
     rng = np.random.default_rng(2)
-    hosts = [make_host(red_noise(rng), rng) for _ in range(15)]
-    check(recover_many(hosts, 4, seed=6), 60)
+    hosts = [make_host(red_noise(rng), rng) for _ in range(10)]
+    check(recover_many(hosts, 3, seed=6), 30)
 
 
 @needs_real
 @pytest.mark.slow
 def test_matched_filter_recovers_injections_in_real_quarters():
-    # Strong variables among them are left out: a few minutes of mismatch there outweigh all others.
+    # Strong variables are left out: their own signal does not cancel between the two noise models, and
+    # the ratio scatters by 0.1 instead of 0.01 (its mean over all 56 quarters is within 1 % of 1 as well).
     hosts = [
         curve
         for curve, cdpp in ordinary_quarters()
         if 1e6 * np.nanstd(curve.flux) / np.nanmedian(curve.flux) < 8 * cdpp[1]
     ]
-    check(recover_many(hosts, 4, seed=7), 100)
+    check(recover_many(hosts, 3, seed=7), 100)
 
 
 @needs_real

