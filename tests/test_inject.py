@@ -179,7 +179,7 @@ def test_quantum_rounds_the_changed_cadences_only(host):
 def test_hosts_that_cannot_carry_a_planet_are_errors():
     rng = np.random.default_rng(8)
     hopeless = make_host(2.0 * rng.standard_normal(17923) ** 2, rng)
-    with pytest.raises(TransitBenchError, match="TB-E016"):
+    with pytest.raises(TransitBenchError, match="TB-E017"):
         inject_planets(hopeless, 1, rng, mes_targets=[40.0])
     good = make_host(1e-4, rng)
     short = LightCurve(
@@ -188,7 +188,7 @@ def test_hosts_that_cannot_carry_a_planet_are_errors():
             for n in ("time", "flux", "flux_err", "quality", "cadenceno", "quarter")
         }
     )
-    with pytest.raises(TransitBenchError, match="TB-E016"):
+    with pytest.raises(TransitBenchError, match="TB-E017"):
         inject_planets(short, 1, rng)
 
 

@@ -193,7 +193,7 @@ def draw_system(
     Raises
     ------
     TransitBenchError
-        TB-E016 if :data:`MAX_PERIOD_DRAWS` draws do not give ``n_planets`` compatible orbits.
+        TB-E017 if :data:`MAX_PERIOD_DRAWS` draws do not give ``n_planets`` compatible orbits.
     """
     grid = cadence_grid(light_curve) if grid is None else grid
     density = stellar_density_solar(light_curve, rng)
@@ -211,7 +211,7 @@ def draw_system(
                 break
         else:
             raise TransitBenchError(
-                "TB-E016",
+                "TB-E017",
                 f"no orbit for planet {len(orbits) + 1} of {n_planets} in {MAX_PERIOD_DRAWS} draws "
                 f"(span {grid.time_days[-1] - grid.time_days[0]:.1f} d, density {density:.3g} of the Sun's)",
                 "choose another host or fewer planets",
@@ -317,7 +317,7 @@ def inject_planets(
     Raises
     ------
     TransitBenchError
-        TB-E016 if the host cannot carry such planets, or the arguments make no sense.
+        TB-E017 if the host cannot carry such planets; TB-E016 if the arguments make no sense.
     """
     if n_planets < 1 or (mes_targets is not None and len(mes_targets) != n_planets):
         raise TransitBenchError(
@@ -339,7 +339,7 @@ def inject_planets(
                 model *= orbit.flux(light_curve.time, planet.rp_rs)
             return multiply_flux(light_curve, model, flux_quantum), found
     raise TransitBenchError(
-        "TB-E016",
+        "TB-E017",
         f"host cannot carry planets of MES {[round(t, 2) for t in targets]} with rp_rs ≤ {MAX_RP_RS} "
         f"and {MIN_TRANSITS} transits in {MAX_SYSTEM_DRAWS} draws",
         "choose another host or lower targets",
