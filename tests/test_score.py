@@ -83,7 +83,7 @@ sets = st.lists(star_cases(), min_size=1, max_size=4).map(as_set)
 
 @pytest.mark.slow
 @given(sets)
-@settings(max_examples=1500, deadline=None, derandomize=True)
+@settings(max_examples=10_000, deadline=None, derandomize=True)
 def test_scoring_equals_the_slow_reference(of_set):
     truth, times, rows = of_set
     slow = slow_stars(truth, times, rows)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from conftest import REPOSITORY
+from numpy._core._multiarray_umath import __cpu_dispatch__
 
 from transitbench.catalogue import open_set
 from transitbench.errors import TransitBenchError
@@ -55,6 +59,46 @@ def test_sets_share_no_star() -> None:
     a, b = (make_star(set_recipes(name)[0]) for name in ("sim-A", "sim-B"))
     assert a[0] != b[0]
     assert not same_light_curve(a[1], b[1])
+
+
+STARS_OF_EVERY_KIND = (0, 1, 90, 226, 240, 330, 360, 460)
+
+FINGERPRINTS = f"""
+import numpy as np
+from transitbench.fingerprint import light_curve_fingerprint
+from transitbench.simset import make_star, set_recipes
+x = np.linspace(-5, 5, 10_001)
+print(np.exp(x).tobytes().hex() + np.sin(x).tobytes().hex())
+for index in {STARS_OF_EVERY_KIND}:
+    star, light_curve, truth = make_star(set_recipes("sim-A")[index])
+    print(star, light_curve_fingerprint(light_curve), truth)
+"""
+
+
+def test_digests_survive_another_processors_arithmetic() -> None:
+    """The same stars with every vector unit of numpy and libm switched off: other last bits, same digests."""
+    plain = {
+        "NPY_DISABLE_CPU_FEATURES": " ".join(__cpu_dispatch__),
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX,-AVX2,-FMA,-FMA4",
+    }
+    arithmetic, *stars = run_fingerprints({})
+    other_arithmetic, *other_stars = run_fingerprints(plain)
+    if arithmetic == other_arithmetic:
+        pytest.skip("this processor has no vector unit that numpy or libm could do without")
+    assert len(stars) == len(STARS_OF_EVERY_KIND)
+    assert stars == other_stars
+
+
+def run_fingerprints(environment: dict[str, str]) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FINGERPRINTS],
+        env={**os.environ, **environment},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
 
 
 def test_unknown_set_is_an_error() -> None:

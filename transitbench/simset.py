@@ -19,7 +19,7 @@ from transitbench.errors import TransitBenchError
 from transitbench.lightcurve import LightCurve
 from transitbench.runner import usable_cores
 from transitbench.sets import StarSet, star_id, write_set
-from transitbench.truth import StarTruth
+from transitbench.truth import Signal, StarTruth
 
 HostKind = Literal["eb", "false_alarm", "quiet"]
 
@@ -126,6 +126,14 @@ def sim_flux_quantum(light_curve: LightCurve) -> float:
     return grid_step(mean_flux_e_per_s(light_curve.kepmag), QUANTIZATION_PPM * 1e-6)
 
 
+def _rounded(signal: Signal | None) -> Signal | None:
+    """Eight significant digits: a truth file should not hang on the last bit of a CPU's arithmetic."""
+    if signal is None:
+        return None
+    numbers = (signal.period_days, signal.t0_days, signal.depth_ppm)
+    return Signal(*(float(f"{number:.7e}") for number in numbers), signal.cause)
+
+
 def make_star(recipe: StarRecipe) -> tuple[str, LightCurve, StarTruth]:
     """Simulate one star of a set: (star id, light curve, truth)."""
     from transitbench.inject import inject_planets, mes_target
@@ -136,7 +144,7 @@ def make_star(recipe: StarRecipe) -> tuple[str, LightCurve, StarTruth]:
     star = star_id(PUBLIC_SECRET, f"{recipe.set_name}/{recipe.index}")
     if not recipe.mes_quantiles:
         host = simulate_star(recipe.host, rng)
-        return star, host.light_curve, StarTruth(host.kind, signal=host.signal)
+        return star, host.light_curve, StarTruth(host.kind, signal=_rounded(host.signal))
     targets = [mes_target(quantile) for quantile in recipe.mes_quantiles]
     for _ in range(MAX_HOSTS):
         host = simulate_star(recipe.host, rng)
