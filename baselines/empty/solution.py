@@ -1,1 +1,1 @@
-"""Reports nothing on any star: S is exactly 0."""
+"""Reports nothing on any star: the zero of the scale, S = 0."""
