@@ -9,6 +9,7 @@ Follows https://docs.astropy.org/en/stable/timeseries/bls.html: ``autopower`` fo
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 
 import numpy as np
 from astropy.timeseries import BoxLeastSquares
@@ -28,6 +29,8 @@ SPIKE_SIGMA = 4.0
 OCTAVES_DAYS = 0.5 * 2.0 ** np.arange(9)
 """Edges of the period ranges; the last is cut to three transits in the data."""
 MIN_TRANSITS = 3
+DRIFT = 1.5
+"""That drift, in shortest durations; the best period of each octave is refined afterwards."""
 MIN_SNR = 9.0
 MAX_ROWS = 3
 MAX_ODD_EVEN_SIGMA = 3.0
@@ -61,31 +64,31 @@ def noise_of(flux: FloatArray) -> float:
 
 
 def durations_days(shortest_period_days: float) -> FloatArray:
-    """Half, once and 1.6 times the central transit of a Sun-like star, 13 h · (P / 1 yr)^(1/3)."""
-    central = 13.0 / 24.0 * (1.3 * shortest_period_days / 365.25) ** (1 / 3)
-    return central * np.array([0.5, 0.9, 1.5])
+    """0.7 and 1.2 times the longest transit of a Sun-like star, 13 h · (P / 1 yr)^(1/3)."""
+    central = 13.0 / 24.0 * (shortest_period_days / 365.25) ** (1 / 3)
+    return central * np.array([0.7, 1.2])
 
 
 def strongest(model: BoxLeastSquares, span_days: float) -> tuple[float, float, float, float]:
     """Period, duration, mid-transit time (days) and SNR of the best box over all octaves."""
     best = (0.0, 0.0, 0.0, 0.0)
-    for shortest, longest in zip(OCTAVES_DAYS[:-1], OCTAVES_DAYS[1:], strict=True):
+    for shortest, longest in pairwise(OCTAVES_DAYS):
         longest = min(longest, span_days / MIN_TRANSITS)
         if longest <= shortest:
             break
         durations = durations_days(shortest)
         # autopower's default steps are fine enough for a period as long as the data; at period P they
-        # may be longer by span / P for the same drift of the last transit, about the shortest duration.
+        # may be longer by span / P for the same drift of the last transit against the first.
         found = model.autopower(
             durations,
             objective="snr",
-            oversample=5,
+            oversample=4,
             minimum_period=shortest,
             maximum_period=longest,
-            frequency_factor=span_days / longest,
+            frequency_factor=DRIFT * span_days / longest,
         )
-        peak = int(np.argmax(found.power))
-        step = found.period[peak] * durations[0] / span_days
+        peak = int(np.argmax(np.where(np.isfinite(found.power), found.power, -np.inf)))
+        step = DRIFT * found.period[peak] * durations[0] / span_days
         fine = found.period[peak] + np.linspace(-step, step, 41)
         found = model.power(fine, durations, objective="snr", oversample=10)
         peak = int(np.argmax(found.power))
