@@ -130,8 +130,16 @@ def _rounded(signal: Signal | None) -> Signal | None:
     """Eight significant digits: a truth file should not hang on the last bit of a CPU's arithmetic."""
     if signal is None:
         return None
-    numbers = (signal.period_days, signal.t0_days, signal.depth_ppm)
-    return Signal(*(float(f"{number:.7e}") for number in numbers), signal.cause)
+
+    def rounded(number: float) -> float:
+        return float(f"{number:.7e}")
+
+    return Signal(
+        period_days=rounded(signal.period_days),
+        t0_days=rounded(signal.t0_days),
+        depth_ppm=rounded(signal.depth_ppm),
+        cause=signal.cause,
+    )
 
 
 def make_star(recipe: StarRecipe) -> tuple[str, LightCurve, StarTruth]:
