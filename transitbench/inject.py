@@ -340,7 +340,7 @@ def inject_planets(
             return multiply_flux(light_curve, model, flux_quantum), found
     raise TransitBenchError(
         "TB-E017",
-        f"host cannot carry planets of MES {[round(t, 2) for t in targets]} with rp_rs ≤ {MAX_RP_RS} "
+        f"host cannot carry {n_planets} planets at the MES wanted with rp_rs ≤ {MAX_RP_RS} "
         f"and {MIN_TRANSITS} transits in {MAX_SYSTEM_DRAWS} draws",
         "choose another host or lower targets",
     )

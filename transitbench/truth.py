@@ -113,11 +113,13 @@ def check_truth(truth: Truth, source: str) -> None:
         if entry.kind not in KINDS:
             problem = f"kind {entry.kind!r}, none of {', '.join(KINDS)}"
         elif bool(entry.planets) != (entry.kind == "planet"):
-            problem = f"kind {entry.kind} with {len(entry.planets)} planets"
+            problem = "planets without being a planet star, or is one without planets"
         else:
-            for ephemeris in (*(p.ephemeris for p in entry.planets), *entry.ignored):
+            # By number and without its values: the truth of a hidden set does not belong in a message.
+            ephemerides = (*(p.ephemeris for p in entry.planets), *entry.ignored)
+            for number, ephemeris in enumerate(ephemerides, start=1):
                 if not _is_ephemeris(ephemeris):
-                    problem = f"an unusable ephemeris, {ephemeris}"
+                    problem = f"an unusable ephemeris, number {number}"
         if problem:
             raise TransitBenchError(
                 "TB-E015",
