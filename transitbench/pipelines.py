@@ -86,6 +86,6 @@ def open_submission(name_or_path: str, star_set: StarSet) -> Iterator[tuple[str,
         with answering_solution(star_set, REFERENCE_DETECTOR_MES) as directory:
             yield "reference_detector", directory
     elif is_path:
-        yield path.resolve().name, path
+        yield path.resolve().name, path.resolve()
     else:
         yield name_or_path, shipped_path(_LOCATIONS[name_or_path])
