@@ -11,6 +11,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import lightkurve
+import numpy as np
 import pytest
 from conftest import white_noise_star
 
@@ -274,6 +276,10 @@ def test_export(small_set, tmp_path, file_format) -> None:
     star = small_set.light_curve(small_set.stars[0])
     if file_format == "fits":
         back = LightCurve.from_kepler_fits(files)
+        opened = lightkurve.read(files[0], quality_bitmask="none")
+        assert isinstance(opened, lightkurve.KeplerLightCurve)
+        assert opened.time.value[100] == star.time[100]
+        assert np.array_equal(opened.flux.value, star.flux, equal_nan=True)
         assert sha256_hex(back.flux.tobytes()) == sha256_hex(star.flux.tobytes())
     else:
         assert len(files[0].read_text().splitlines()) == len(star) + 1

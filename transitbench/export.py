@@ -31,6 +31,8 @@ def export_fits(light_curve: LightCurve, star: str, directory: Path) -> list[Pat
         header = primary.header
         header["TELESCOP"], header["INSTRUME"] = "Kepler", "Kepler Photometer"
         header["OBJECT"], header["KEPLERID"] = star, 0
+        # lightkurve takes a Kepler file for a light curve if this says so.
+        header["CREATOR"], header["ORIGIN"] = "transitbench lightcurve export", "transitbench"
         header["MISSION"], header["OBSMODE"], header["QUARTER"] = (
             "Kepler",
             "long cadence",
