@@ -49,6 +49,7 @@ def process(arguments: list[str], directory: Path) -> tuple[float, str]:
     """Wall seconds and output of one fresh process with a home, and so compiler caches, of its own."""
     with tempfile.TemporaryDirectory() as home:
         environment = {"PATH": os.defpath, "HOME": home, "NUMBA_CACHE_DIR": home, **ONE_CORE}
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
         start = time.perf_counter()
         done = subprocess.run(
             [sys.executable, *arguments],

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY, white_noise_star
 
-from transitbench import catalogue, published
+from transitbench import catalogue, pipelines, published
 from transitbench.cage import SURVEY_LIMITS
 from transitbench.errors import TransitBenchError
 from transitbench.grading import grade
 from transitbench.pipelines import PIPELINES, answering_solution, open_submission
 from transitbench.runner import usable_cores
 from transitbench.sets import StarSet, star_id, write_set
+from transitbench.submission import submission_digest
 from transitbench.truth import Planet, StarTruth
 
 FINDABLE = Planet(7.5, 910.0, 3.0, 500.0, 0.02, 18.0, 0.2, 10, 12.0)
@@ -103,6 +104,21 @@ def test_gold_is_exactly_one(star_set: StarSet, tmp_path: Path) -> None:
 def test_every_pipeline_is_found_by_name(name: str, star_set: StarSet) -> None:
     with open_submission(name, star_set) as (label, directory):
         assert (label, (directory / "solution.py").is_file()) == (name, True)
+
+
+def test_bytecode_beside_a_pipeline_does_not_change_its_digest(
+    star_set: StarSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(REPOSITORY / "baselines" / "empty", tmp_path / "baselines" / "empty")
+    monkeypatch.setattr(pipelines, "shipped_path", lambda relative: tmp_path / relative)
+    digests = []
+    for _ in range(2):
+        with open_submission("empty", star_set) as (_, directory):
+            digests.append(submission_digest(directory))
+        cache = tmp_path / "baselines" / "empty" / "__pycache__"
+        cache.mkdir(exist_ok=True)
+        (cache / "solution.cpython-311.pyc").write_bytes(b"bytecode")
+    assert digests[0] == digests[1]
 
 
 def test_the_detector_gets_its_answers_by_path_too(star_set: StarSet) -> None:

@@ -53,11 +53,25 @@ def write_answers(directory: Path, star_set: StarSet, min_mes: float) -> None:
 
 
 @contextmanager
+def _clean_copy(pipeline: str) -> Iterator[Path]:
+    """A copy of a shipped pipeline without the bytecode that installing or importing it left behind.
+
+    Bytecode would be part of the submission's digest, which has to be the same for everyone.
+    """
+    with tempfile.TemporaryDirectory(prefix="transitbench-pipeline-") as scratch:
+        directory = Path(scratch) / pipeline
+        shutil.copytree(
+            shipped_path(_LOCATIONS[pipeline]),
+            directory,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+        yield directory
+
+
+@contextmanager
 def answering_solution(star_set: StarSet, min_mes: float) -> Iterator[Path]:
     """A temporary submission that prints the truth of ``star_set`` for planets above ``min_mes``."""
-    with tempfile.TemporaryDirectory(prefix="transitbench-answers-") as scratch:
-        directory = Path(scratch) / "solution"
-        shutil.copytree(shipped_path(_LOCATIONS["reference_detector"]), directory)
+    with _clean_copy("reference_detector") as directory:
         write_answers(directory, star_set, min_mes)
         yield directory
 
@@ -88,4 +102,5 @@ def open_submission(name_or_path: str, star_set: StarSet) -> Iterator[tuple[str,
     elif is_path:
         yield path.resolve().name, path.resolve()
     else:
-        yield name_or_path, shipped_path(_LOCATIONS[name_or_path])
+        with _clean_copy(name_or_path) as directory:
+            yield name_or_path, directory

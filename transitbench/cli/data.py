@@ -64,10 +64,10 @@ def build_command(
         Path | None, typer.Option("--from", help="Folder of real stars (for real-check).")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Directory to make [default: in TRANSITBENCH_DATA/sets].")
+        Path | None, typer.Option(help="Directory to make (default: in TRANSITBENCH_DATA/sets).")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes [default: every core].")
+        int | None, typer.Option(min=1, help="Processes (default: every core).")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -49,11 +49,11 @@ def grade_command(
     set_name: SetOption = "sim-dev",
     limit: LimitOption = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Stars at once, one core each [default: every core].")
+        int | None, typer.Option(min=1, help="Stars at once, one core each (default: every core).")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Directory of the run [default: a new one in TRANSITBENCH_DATA/runs]."),
+        typer.Option(help="Directory of the run (default: a new one in TRANSITBENCH_DATA/runs)."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Finish the run in --out.")] = False,
     mini: Annotated[
