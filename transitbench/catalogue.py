@@ -21,7 +21,7 @@ class SetInfo:
     name: str
     folder: str
     summary: str
-    build_command: str
+    how_to_get: str
     simulated_stars: int = 0
 
     @property
@@ -54,7 +54,7 @@ SETS: dict[str, SetInfo] = {
             "real Kepler stars with known planets, eclipsing binaries, pulsators",
             "transitbench data build real-check --from DIR",
         ),
-        SetInfo("dev", "sets", "196 labelled Kepler stars", "transitbench data build dev"),
+        SetInfo("dev", "sets", "196 labelled Kepler stars", "not in this release: use sim-dev"),
         SetInfo("A", "private", "1,000 hidden Kepler stars", "only the evaluator holds it"),
         SetInfo("B", "private", "1,000 hidden Kepler stars", "only the evaluator holds it"),
     )
@@ -111,7 +111,14 @@ def open_set(
             )
         if not info.simulated_stars:
             raise TransitBenchError(
-                "TB-E002", f"set {info.name} is not at {info.path}", f"run `{info.build_command}`"
+                "TB-E002",
+                f"set {info.name} is not at {info.path}",
+                f"how to get it: {info.how_to_get}",
             )
-        return StarSet(build_sim_set(info.name, path, on_star=on_star).path, limit)
+        try:
+            build_sim_set(info.name, path, on_star=on_star)
+        except TransitBenchError:
+            # Another process may have finished the same set first.
+            if not info.built:
+                raise
     return StarSet(path, limit)

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from transitbench.errors import TransitBenchError
 from transitbench.fingerprint import light_curve_fingerprint, sha256_hex, truth_fingerprint
+from transitbench.home import writable_dir
 from transitbench.lightcurve import LightCurve
 from transitbench.truth import StarTruth, Truth, read_truth, write_truth
 
@@ -179,25 +181,48 @@ def write_set(
 ) -> StarSet:
     """Write a set directory from an iterator of (star id, light curve, truth).
 
-    The directory is filled under a temporary name beside ``path`` and renamed at the end, so that an
-    interrupted build leaves no half set behind that could be taken for a whole one.
+    The directory is filled under a temporary name of its own beside ``path`` and renamed at the end, so
+    that neither an interrupted build nor two at the same time leave a half set behind that could be taken
+    for a whole one.
 
     Raises
     ------
     TransitBenchError
         TB-E016 if ``path`` exists already.
     """
+    exists = TransitBenchError(
+        "TB-E016", f"{path} exists already", "choose another --out, or delete it first"
+    )
     if path.exists():
-        raise TransitBenchError(
-            "TB-E016", f"{path} exists already", "choose another --out, or delete it first"
-        )
-    partial = path.with_name(f".{path.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    (partial / "stars").mkdir(parents=True)
+        raise exists
+    writable_dir(path.parent)
+    partial = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        _fill_set(partial, name, source, generator, stars)
+        partial.chmod(0o755)
+        # Renaming onto a set that somebody else finished meanwhile fails, as its directory is not empty.
+        partial.rename(path)
+    except OSError as problem:
+        if not path.exists():
+            raise
+        raise exists from problem
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return StarSet(path)
+
+
+def _fill_set(
+    path: Path,
+    name: str,
+    source: Source,
+    generator: Mapping[str, Any],
+    stars: Iterator[tuple[str, LightCurve, StarTruth]],
+) -> None:
+    (path / "stars").mkdir()
     entries: list[StarEntry] = []
     truth: dict[str, StarTruth] = {}
     for star, light_curve, star_truth in stars:
-        light_curve.to_npz(partial / "stars" / f"{star}.npz")
+        light_curve.to_npz(path / "stars" / f"{star}.npz")
         entries.append(
             StarEntry(
                 id=star,
@@ -208,19 +233,17 @@ def write_set(
         )
         truth[star] = star_truth
     entries.sort(key=lambda entry: entry.id)
-    write_truth(partial / "truth.json", truth)
+    write_truth(path / "truth.json", truth)
     manifest = Manifest(
         name=name,
         source=source,
         generator=generator,
         stars=tuple(entries),
-        truth_sha256=sha256_hex((partial / "truth.json").read_bytes()),
+        truth_sha256=sha256_hex((path / "truth.json").read_bytes()),
         digest=set_digest(((e.id, e.fingerprint) for e in entries), truth),
     )
     text = json.dumps(manifest.to_json(), indent=1, sort_keys=True)
-    (partial / "manifest.json").write_text(text + "\n", encoding="utf-8")
-    partial.rename(path)
-    return StarSet(path)
+    (path / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
 
 def verify_set(path: Path, on_star: Callable[[str], None] | None = None) -> Sequence[str]:

@@ -183,7 +183,6 @@ def build_sim_set(
     from transitbench.sim import SIM_GENERATOR_VERSION
 
     recipes = set_recipes(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
 
     def stars() -> Iterator[tuple[str, LightCurve, StarTruth]]:
         with ProcessPoolExecutor(jobs or len(usable_cores())) as pool:

@@ -43,7 +43,7 @@ def list_command(as_json: JsonOption = False) -> None:
                 "digest": digest,
                 "path": str(info.path),
                 "summary": info.summary,
-                "build": info.build_command,
+                "build": info.how_to_get,
             }
         )
     if as_json:
