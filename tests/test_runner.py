@@ -294,6 +294,14 @@ print("7,7,7")"""
 
 
 @needs_cage
+def test_processor_time_of_a_killed_star_is_known(tmp_path: Path) -> None:
+    limits = replace(DEFAULTS, wall_s=1.5)
+    (result,) = run_here(tmp_path, "while True: pass", ["s1"], limits=limits)
+    assert result.status == "timeout"
+    assert 0.2 < result.cpu_s <= result.wall_s + 0.1
+
+
+@needs_cage
 def test_peak_memory_of_the_grader_is_not_booked_on_the_submission(tmp_path: Path) -> None:
     ballast = b"x" * (400 * 2**20)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > len(ballast)

@@ -375,6 +375,7 @@ class _Running:
     n_stderr: int = 0
     verdict: Status | None = None
     peak_memory: int = 0
+    polled_cpu_s: float = 0.0
     shared_measured: float = -math.inf
 
     @property
@@ -422,6 +423,7 @@ class _Running:
             self.end("timeout")
         resident, peak = _resident_bytes(self.caged.inner_pid)
         self.peak_memory = max(self.peak_memory, resident, peak)
+        self.polled_cpu_s = max(self.polled_cpu_s, _cpu_seconds(self.caged.inner_pid))
         if resident > limits.memory_bytes and now - self.shared_measured > SHARED_MEMORY_POLL_S:
             # Forked children share pages, which the sum counts once for each of them.
             if _proportional_bytes(self.caged.inner_pid) > limits.memory_bytes:
@@ -562,6 +564,8 @@ def _collect(run: _Running, limits: Limits) -> StarResult:
     exit_code = 128 - code if code < 0 else code
     status = run.verdict or _status_of(exit_code)
     rows, n_rows, n_bad_rows = parse_rows(bytes(run.stdout)) if status == "ok" else ((), 0, 0)
+    # The kernel forgets the time of processes that it kills together with their pid namespace.
+    cpu_s = max(run.polled_cpu_s, usage.ru_utime + usage.ru_stime)
     peak = run.peak_memory
     # A child starts out with its parent's peak, which says nothing about the submission.
     if (measured := usage.ru_maxrss * 1024) > run.own_peak_rss + 2**20:
@@ -573,7 +577,7 @@ def _collect(run: _Running, limits: Limits) -> StarResult:
         n_rows=n_rows,
         n_bad_rows=n_bad_rows,
         wall_s=round(wall_s, 4),
-        cpu_s=round(usage.ru_utime + usage.ru_stime, 4),
+        cpu_s=round(cpu_s, 4),
         max_rss_mb=round(peak / 2**20, 1),
         exit_code=None if run.verdict else exit_code,
         stderr_tail=stderr_tail,
@@ -632,6 +636,17 @@ def _resident_bytes(pid: int) -> tuple[int, int]:
             total += fields.get(b"VmRSS", 0) + fields.get(b"VmSwap", 0)
             peak = max(peak, fields.get(b"VmHWM", 0))
     return total, peak
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Return the processor time of a process tree, with that of children which were waited for."""
+    ticks = 0
+    for each in _descendants(pid):
+        with contextlib.suppress(OSError):
+            # The name in parentheses may hold anything; user and system time are fields 14 to 17.
+            fields = Path(f"/proc/{each}/stat").read_bytes().rpartition(b")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _proportional_bytes(pid: int) -> int:
