@@ -29,7 +29,7 @@ SPIKE_SIGMA = 4.0
 OCTAVES_DAYS = 0.5 * 2.0 ** np.arange(9)
 """Edges of the period ranges; the last is cut to three transits in the data."""
 MIN_TRANSITS = 3
-DRIFT = 1.5
+DRIFT = 2.0
 """That drift, in shortest durations; the best period of each octave is refined afterwards."""
 MIN_SNR = 9.0
 MAX_ROWS = 3
