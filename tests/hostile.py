@@ -229,7 +229,7 @@ for name in ("/tmp/big", "/dev/shm/big"):
             for _ in range(2048): file.write(bytes(2**20))
     except OSError:
         pass
-print(f"{sum(os.path.getsize('/tmp/' + n) for n in os.listdir('/tmp')) / 2**20},7,7")""",
+print(f"{sum(f.stat().st_size for f in os.scandir('/tmp') if f.is_file()) / 2**20},7,7")""",
         "ok",
         rows=((512.0, 7.0, 7.0),),
     ),
@@ -292,7 +292,9 @@ for path in ["/home", "/root/.ssh", "/root/.bashrc", "/etc/shadow", "/etc/hosts"
     _looks(
         "finds_what_an_earlier_star_left",
         """
-if glob.glob("/tmp/*") or glob.glob("/tmp/.*"): found("/tmp")
+for entry in os.scandir("/tmp"):
+    # Python itself may live there.
+    if not sys.prefix.startswith(entry.path) and not sys.base_prefix.startswith(entry.path): found(entry.path)
 if os.listdir("/solution") != ["solution.py"]: found("/solution")""",
     ),
     _looks(
