@@ -35,7 +35,7 @@ TLS = pytest.param(
         ),
     ],
 )
-SEARCHES = ["starter", "naive_v0", "astropy_bls", TLS]
+SEARCHES = ["starter", "naive_v0", pytest.param("astropy_bls", marks=pytest.mark.slow), TLS]
 
 START_DAYS, CADENCE_DAYS = 906.85, 0.0204336
 FIRST_CADENCES = {10: 39049, 11: 43667, 12: 48473, 13: 52551}

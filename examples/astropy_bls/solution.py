@@ -34,6 +34,8 @@ DRIFT = 2.0
 MIN_SNR = 9.0
 MAX_ROWS = 3
 MAX_ODD_EVEN_SIGMA = 3.0
+MIN_ODD_EVEN_SHARE = 0.05
+"""Half-hour cadences cut the edges of a box at random, so deep transits differ by a per cent or so."""
 MAX_SECONDARY_SIGMA = 5.0
 MAX_DEPTH = 0.03
 
@@ -110,10 +112,13 @@ def like_a_planet(
     depth, _ = stats["depth"]
     (odd, odd_error), (even, even_error) = stats["depth_odd"], stats["depth_even"]
     secondary, secondary_error = stats["depth_phased"]
+    tolerance = max(
+        MAX_ODD_EVEN_SIGMA * np.hypot(odd_error, even_error), MIN_ODD_EVEN_SHARE * depth
+    )
     return bool(
         0.0 < depth < MAX_DEPTH
         and np.count_nonzero(stats["per_transit_count"]) >= MIN_TRANSITS
-        and abs(odd - even) < MAX_ODD_EVEN_SIGMA * np.hypot(odd_error, even_error)
+        and abs(odd - even) < tolerance
         and secondary < MAX_SECONDARY_SIGMA * secondary_error
         and stats["harmonic_delta_log_likelihood"] < 0.0
     )
