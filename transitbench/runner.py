@@ -348,7 +348,8 @@ class _PlainProcess:
 
     def kill(self) -> None:
         """Kill the process group, and the descendants that left it."""
-        for pid in _descendants(self.process.pid):
+        # All of them first: the children of a killed process are nobody's any more.
+        for pid in list(_descendants(self.process.pid)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
