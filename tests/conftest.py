@@ -11,6 +11,7 @@ import pytest
 from transitbench.lightcurve import LightCurve
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+REAL = Path(os.environ.get("TRANSITBENCH_REAL", REPOSITORY.parent / "shared" / "kepler")).resolve()
 KEPLER_FIRST_CADENCE = 39049
 
 
@@ -25,10 +26,9 @@ def private_data_dir(
 
 @pytest.fixture(scope="session")
 def real_kepler() -> Path:
-    path = Path(os.environ.get("TRANSITBENCH_REAL", REPOSITORY.parent / "shared" / "kepler"))
-    if not (path / "years" / "index.json").is_file():
-        pytest.skip(f"no real Kepler data at {path} (set TRANSITBENCH_REAL)")
-    return path
+    if not (REAL / "years" / "index.json").is_file():
+        pytest.skip(f"no real Kepler data at {REAL} (set TRANSITBENCH_REAL)")
+    return REAL
 
 
 def white_noise_star(seed: int, n: int = 4000, noise_ppm: float = 100.0) -> LightCurve:

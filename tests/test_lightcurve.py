@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import REAL
 
 from transitbench.errors import TransitBenchError
 from transitbench.lightcurve import LightCurve, same_light_curve
 
-REAL = Path(
-    os.environ.get("TRANSITBENCH_REAL", Path(__file__).parents[2] / "shared" / "kepler")
-).resolve()
 STAMPS = {10: "2011271113734", 11: "2012004120508", 12: "2012088054726", 13: "2012179063303"}
 
 needs_real = pytest.mark.skipif(

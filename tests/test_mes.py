@@ -1,11 +1,10 @@
 """Expected MES: closed form, and recovery by a matched filter that knows the ephemeris."""
 
-import os
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import REAL
 from matched_filter import Recovery, make_host, recover_many, red_noise
 
 from transitbench.lightcurve import LightCurve
@@ -14,7 +13,6 @@ from transitbench.search.grid import cadence_grid
 from transitbench.search.ses import single_event_statistics
 from transitbench.transit import Orbit, mean_in_transit_depth
 
-REAL = Path(os.environ.get("TRANSITBENCH_REAL", Path(__file__).parents[2] / "shared" / "kepler"))
 needs_real = pytest.mark.skipif(
     not (REAL / "quarters").is_dir(), reason="no real Kepler data (set TRANSITBENCH_REAL)"
 )

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from conftest import REAL
 from hypothesis import given
 from hypothesis import strategies as st
 
 from transitbench.sim import cadences, photometry, population, spectrum
-
-REAL = Path(os.environ.get("TRANSITBENCH_REAL", Path(__file__).parents[2] / "shared" / "kepler"))
 
 
 def rng(seed: int) -> np.random.Generator:

@@ -222,12 +222,13 @@ def _fill_set(
     entries: list[StarEntry] = []
     truth: dict[str, StarTruth] = {}
     for star, light_curve, star_truth in stars:
-        light_curve.to_npz(path / "stars" / f"{star}.npz")
+        star_path = path / "stars" / f"{star}.npz"
+        light_curve.to_npz(star_path)
         entries.append(
             StarEntry(
                 id=star,
                 n=len(light_curve),
-                sha256=sha256_hex(light_curve.npz_bytes()),
+                sha256=sha256_hex(star_path.read_bytes()),
                 fingerprint=light_curve_fingerprint(light_curve),
             )
         )
