@@ -217,7 +217,7 @@ def test_the_package_cannot_be_read_where_python_shows_it(tmp_path: Path, layout
         shutil.copy(Path(cage.__file__).with_name(f"{module}.py"), library / "transitbench")
     tools = tmp_path / "tools"
     tools.mkdir()
-    (tools / "bwrap").symlink_to(cage._find_bwrap())
+    (tools / "bwrap").symlink_to(bubblewrap.find_bwrap())
     (tmp_path / "solution").mkdir()
     (tmp_path / "solution" / "solution.py").write_text(LOOK)
     (tmp_path / "stars").mkdir()

@@ -72,7 +72,7 @@ class Grader:
             (folder / name).mkdir(parents=True)
         for module in TRAVELLING:
             shutil.copy(PACKAGE / f"{module}.py", self.library / "transitbench")
-        (folder / "bin" / "bwrap").symlink_to(cage_module._find_bwrap())
+        (folder / "bin" / "bwrap").symlink_to(bubblewrap.find_bwrap())
         for path in (folder, *folder.rglob("*")):
             if not path.is_symlink():
                 path.chmod(0o777)

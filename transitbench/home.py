@@ -40,6 +40,16 @@ def writable_dir(path: Path) -> Path:
     return path
 
 
+def cache_dir(name: str) -> Path:
+    """Return folder ``name`` of ``$TRANSITBENCH_CACHE`` (default: the user's cache folder), created if absent.
+
+    What lies there can be made or fetched again. Raises TB-E011 if it cannot be written.
+    """
+    configured = os.environ.get("TRANSITBENCH_CACHE")
+    path = Path(configured) if configured else Path(platformdirs.user_cache_dir("transitbench"))
+    return writable_dir(path.absolute() / name)
+
+
 def sets_dir() -> Path:
     """Return the folder of public sets: one directory a set."""
     return data_dir() / "sets"

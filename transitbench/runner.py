@@ -246,7 +246,7 @@ def _open_star(path: Path) -> int:
 
 def _keep_out_of_sight(cage: Cage, stars: Mapping[str, Path], results: Path) -> None:
     for path in (results, *stars.values()):
-        if cage.shows(path):
+        if cage.view.shows(path):
             raise TransitBenchError(
                 "TB-E016",
                 f"{path} lies where submissions can read it",

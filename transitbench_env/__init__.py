@@ -1,0 +1,1 @@
+"""TransitBench as verifiers environments: tasksets, boxes, grading. Scores are ``transitbench``'s business."""

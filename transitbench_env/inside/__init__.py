@@ -1,0 +1,1 @@
+"""Programs that run inside boxes: standard library only, handed over as text."""
