@@ -19,6 +19,7 @@ MODULES = {
         "fingerprint",
         "sets",
         "simset",
+        "mini",
         "realcheck",
         "catalogue",
         "home",

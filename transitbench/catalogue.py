@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transitbench.errors import TransitBenchError
-from transitbench.home import data_dir
-from transitbench.sets import StarSet
+from transitbench.home import data_dir, private_dir
+from transitbench.sets import StarSet, secret_tag
 from transitbench.simset import SIM_SETS, build_sim_set
 
 REAL_CHECK = "real-check"
@@ -32,7 +32,7 @@ class SetInfo:
     @property
     def built(self) -> bool:
         """Return whether the set is there."""
-        return (self.path / "manifest.json").is_file()
+        return _is_set(self.path)
 
 
 SETS: dict[str, SetInfo] = {
@@ -69,7 +69,7 @@ def set_path(name_or_path: str) -> Path:
     TransitBenchError
         TB-E008 if it is neither a known name nor a set directory.
     """
-    if (Path(name_or_path) / "manifest.json").is_file():
+    if _is_set(Path(name_or_path)):
         return Path(name_or_path)
     if name_or_path in SETS:
         return SETS[name_or_path].path
@@ -101,7 +101,7 @@ def open_set(
         one that has to be built first.
     """
     path = set_path(name_or_path)
-    if not (path / "manifest.json").is_file():
+    if not _is_set(path):
         info = SETS[name_or_path]
         if info.folder == "private":
             raise TransitBenchError(
@@ -115,10 +115,52 @@ def open_set(
                 f"set {info.name} is not at {info.path}",
                 f"how to get it: {info.how_to_get}",
             )
-        try:
-            build_sim_set(info.name, path, on_star=on_star)
-        except TransitBenchError:
-            # Another process may have finished the same set first.
-            if not info.built:
-                raise
+        _make_sim_set(info.name, path, on_star)
     return StarSet(path, limit)
+
+
+def open_hidden_set(
+    name: str,
+    secret: bytes | None,
+    limit: int | None = None,
+    on_star: Callable[[], None] | None = None,
+) -> StarSet:
+    """Open the set that a submission is graded on; with a secret, a simulated one is the evaluator's own.
+
+    Such a set is made on first use in the folder of private sets, one a secret. Its recipe is the public
+    set's, its stars are not. Without a secret, and for sets that are not simulated, this is
+    :func:`open_set`.
+
+    Parameters
+    ----------
+    name, limit, on_star
+        As in :func:`open_set`.
+    secret
+        As :func:`transitbench.home.evaluator_secret` gives it.
+
+    Raises
+    ------
+    TransitBenchError
+        As :func:`open_set`.
+    """
+    if secret is None or name not in SIM_SETS:
+        return open_set(name, limit, on_star)
+    path = private_dir() / f"{name}-{secret_tag(secret)}"
+    if not _is_set(path):
+        _make_sim_set(name, path, on_star, secret)
+    return StarSet(path, limit)
+
+
+def _is_set(path: Path) -> bool:
+    return (path / "manifest.json").is_file()
+
+
+def _make_sim_set(
+    name: str, path: Path, on_star: Callable[[], None] | None, secret: bytes | None = None
+) -> None:
+    try:
+        build_sim_set(name, path, on_star=on_star, secret=secret)
+    except TransitBenchError:
+        # Another process may have finished the same set first.
+        if not _is_set(path):
+            raise

@@ -1,9 +1,12 @@
-"""One grading run: a submission on a set, from star files to score, in a directory of its own.
+"""One grading run: a submission on stars, from star files to score, in a directory of its own.
 
 A run directory holds ``run.json`` (what was run: digests, limits, versions, machine), ``grade.jsonl``
 (one record a star, as the runner wrote it), ``rows.csv`` (kept rows) and ``score.json``. The last two
 depend on nothing but the submission's output, so an interrupted and resumed run ends with the same
 bytes as an undisturbed one.
+
+:func:`grade` does all of it on this machine. Where the stars run elsewhere, :func:`open_run` comes before
+and :func:`finish_run` after, and ``grade.jsonl`` in between is the caller's.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -26,7 +29,7 @@ from transitbench.home import writable_dir
 from transitbench.rows import write_rows_csv
 from transitbench.runner import StarResult, run_stars
 from transitbench.score import Score, score_rows
-from transitbench.sets import StarSet
+from transitbench.sets import GradedStars, StarSet
 from transitbench.submission import submission_digest
 
 RUN_SCHEMA = 1
@@ -61,26 +64,56 @@ class GradedRun:
     score: Score
 
 
+@dataclass(frozen=True)
+class Machine:
+    """Where submissions run: versions of ``python`` and of :data:`RECORDED_PACKAGES`, platform, cores."""
+
+    versions: Mapping[str, str]
+    platform: str
+    cores: int | None
+
+    @classmethod
+    def here(cls) -> Machine:
+        """Describe this machine and the environment of this process."""
+        versions = {package: metadata.version(package) for package in RECORDED_PACKAGES}
+        return cls(
+            {"python": platform.python_version(), **versions}, platform.platform(), os.cpu_count()
+        )
+
+
 def run_facts(
-    name: str, submission: Path, star_set: StarSet, limits: Limits, sandbox: bool
+    name: str,
+    submission_digest: str,
+    stars: GradedStars,
+    limits: Limits,
+    sandbox: str,
+    machine: Machine,
 ) -> dict[str, Any]:
-    """Return what identifies a run, and the software and machine that it ran on."""
+    """Return what identifies a run, and the software and machine that it ran on.
+
+    Parameters
+    ----------
+    name
+        What to call the submission in reports.
+    submission_digest
+        Its digest (:func:`transitbench.submission.submission_digest`).
+    sandbox
+        What caged it: ``bubblewrap``, or ``none``.
+    machine
+        Where it ran.
+    """
     return {
         "schema": RUN_SCHEMA,
-        "set": star_set.name,
-        "set_path": str(star_set.path.resolve()),
-        "set_digest": star_set.manifest.digest,
-        "n_stars": len(star_set.stars),
+        "set": stars.name,
+        "set_path": None if stars.path is None else str(stars.path.resolve()),
+        "set_digest": stars.digest,
+        "n_stars": len(stars.truth),
         "submission": name,
-        "submission_digest": submission_digest(submission),
+        "submission_digest": submission_digest,
         "limits": limits.to_json(),
-        "sandbox": "bubblewrap" if sandbox else "none",
-        "versions": {
-            "transitbench": __version__,
-            "python": platform.python_version(),
-            **{package: metadata.version(package) for package in RECORDED_PACKAGES},
-        },
-        "machine": {"platform": platform.platform(), "cores": os.cpu_count()},
+        "sandbox": sandbox,
+        "versions": {"transitbench": __version__, **machine.versions},
+        "machine": {"platform": machine.platform, "cores": machine.cores},
     }
 
 
@@ -118,9 +151,16 @@ def grade(
         ``resume`` was not asked for; TB-E003/TB-E013 for the submission; TB-E004 without a sandbox;
         TB-E007/TB-E010 if grading itself breaks (finished stars stay, for ``resume``).
     """
-    facts = run_facts(name, submission, star_set, limits, sandbox)
-    writable_dir(run_directory)
-    _claim(run_directory, facts, resume)
+    stars = star_set.graded()
+    facts = run_facts(
+        name,
+        submission_digest(submission),
+        stars,
+        limits,
+        "bubblewrap" if sandbox else "none",
+        Machine.here(),
+    )
+    open_run(run_directory, facts, resume)
     results = run_stars(
         submission,
         {star: star_set.star_path(star) for star in star_set.stars},
@@ -130,18 +170,31 @@ def grade(
         sandbox=sandbox,
         on_result=on_result,
     )
+    return finish_run(run_directory, facts, stars, results)
+
+
+def finish_run(
+    run_directory: Path, facts: dict[str, Any], stars: GradedStars, results: Sequence[StarResult]
+) -> GradedRun:
+    """Score the records of a run that was opened with ``facts``; write ``rows.csv`` and ``score.json``.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E014 or TB-E016 if ``results`` are not those of exactly the stars given.
+    """
     rows = {r.star: np.array(r.rows, dtype=np.float64).reshape(-1, 3) for r in results if r.rows}
     score = score_rows(
-        star_set.truth,
-        star_set.finite_times(),
+        stars.truth,
+        stars.finite_times,
         rows,
         statuses={r.star: r.status for r in results},
-        set_name=star_set.name,
+        set_name=stars.name,
     )
     write_rows_csv(run_directory / "rows.csv", rows)
     document = {
         **score.to_json(),
-        "submission": name,
+        "submission": facts["submission"],
         "submission_digest": facts["submission_digest"],
         "set_digest": facts["set_digest"],
         "sandbox": facts["sandbox"],
@@ -150,7 +203,19 @@ def grade(
     return GradedRun(run_directory, facts, results, score)
 
 
-def _claim(run_directory: Path, facts: dict[str, Any], resume: bool) -> None:
+def open_run(run_directory: Path, facts: dict[str, Any], resume: bool) -> None:
+    """Make ``run_directory`` that of the run with these facts, or find that it is.
+
+    It must be new or empty, so open a run before other files are put there; with ``resume`` it may also
+    hold a run with the same facts.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E011 if it cannot be written; TB-E012 if it holds a run of something else; TB-E016 if it holds
+        a run and ``resume`` was not asked for, or other files.
+    """
+    writable_dir(run_directory)
     record = run_directory / "run.json"
     if record.exists():
         if not resume:

@@ -50,14 +50,38 @@ def cache_dir(name: str) -> Path:
     return writable_dir(path.absolute() / name)
 
 
+def evaluator_secret() -> bytes | None:
+    """Return the key that hidden stars are drawn with, ``$TRANSITBENCH_SECRET``; None if unset or empty.
+
+    It belongs in no file, message or process argument.
+    """
+    return os.environ.get("TRANSITBENCH_SECRET", "").encode("utf-8", "surrogateescape") or None
+
+
 def sets_dir() -> Path:
     """Return the folder of public sets: one directory a set."""
     return data_dir() / "sets"
 
 
 def private_dir() -> Path:
-    """Return the folder of the evaluator's private sets."""
-    return data_dir() / "private"
+    """Return the folder of the evaluator's private sets, created if absent, closed to other users.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E011 if it cannot be written or closed.
+    """
+    path = writable_dir(data_dir() / "private")
+    if path.stat().st_mode & 0o077:
+        try:
+            path.chmod(0o700)
+        except OSError as problem:
+            raise TransitBenchError(
+                "TB-E011",
+                f"expected {path} to be readable by its owner alone, got: {problem}",
+                "let its owner run `chmod 700` on it, or point TRANSITBENCH_DATA at a directory of yours",
+            ) from problem
+    return path
 
 
 def runs_dir() -> Path:

@@ -32,10 +32,30 @@ MANIFEST_SCHEMA = 1
 Source = Literal["kepler", "sim"]
 
 
+def _mac(secret: bytes, label: str) -> bytes:
+    return hmac.new(secret, label.encode(), hashlib.sha256).digest()
+
+
+def _opaque_name(secret: bytes, label: str) -> str:
+    return base64.b32encode(_mac(secret, label)).decode().lower()[:10]
+
+
 def star_id(secret: bytes, label: str) -> str:
     """Return an opaque star id: ``s`` and 10 base-32 characters of an HMAC-SHA256 of ``label``."""
-    mac = hmac.new(secret, label.encode(), hashlib.sha256).digest()
-    return "s" + base64.b32encode(mac).decode().lower()[:10]
+    return "s" + _opaque_name(secret, label)
+
+
+def secret_tag(secret: bytes) -> str:
+    """Return 10 base-32 characters that tell one secret from another and nothing more about it."""
+    return _opaque_name(secret, "transitbench secret tag")
+
+
+def keyed_rng(secret: bytes, label: str) -> np.random.Generator:
+    """Return the generator whose ``SeedSequence`` entropy is the HMAC-SHA256 of ``label``.
+
+    Label a star's id otherwise than its generator: an id is shown and is the head of its HMAC.
+    """
+    return np.random.default_rng(int.from_bytes(_mac(secret, label), "big"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +123,22 @@ def set_digest(fingerprints: Iterable[tuple[str, str]], truth: Truth) -> str:
     return sha256_hex("\n".join([*lines, truth_fingerprint(truth)]).encode())
 
 
+@dataclass(frozen=True)
+class GradedStars:
+    """Stars as grading needs them, be they a set directory or drawn in memory.
+
+    ``digest`` is that of :func:`set_digest`, over the whole set where only a part of a directory is
+    graded; ``finite_times`` holds the BKJD of the cadences with finite flux, per star of ``truth``;
+    ``path`` is None if the stars lie in no set directory.
+    """
+
+    name: str
+    digest: str
+    truth: Truth
+    finite_times: Mapping[str, NDArray[np.float64]]
+    path: Path | None = None
+
+
 class StarSet:
     """A set directory, opened for reading.
 
@@ -149,6 +185,12 @@ class StarSet:
     def finite_times(self) -> Mapping[str, NDArray[np.float64]]:
         """BKJD of the cadences with finite flux, per star in use; a star is read when asked for."""
         return _FiniteTimes(self)
+
+    def graded(self) -> GradedStars:
+        """The stars in use, as grading needs them."""
+        return GradedStars(
+            self.name, self.manifest.digest, self.truth, self.finite_times(), self.path
+        )
 
 
 class _FiniteTimes(Mapping[str, NDArray[np.float64]]):

@@ -1,7 +1,8 @@
-"""Public sets of simulated stars: who is in them, from which seeds.
+"""Sets of simulated stars: who is in them, from which seeds.
 
-Star ``i`` of a set draws from ``SeedSequence((SIM_ROOT_SEED, crc32(set name), i))``, so a star depends
-on nothing but the set's name and its index, and sets can be made in parallel and in part.
+Star ``i`` of a public set draws from ``SeedSequence((SIM_ROOT_SEED, crc32(set name), i))``, and with an
+evaluator's secret from ``SeedSequence(HMAC-SHA256(secret, "set name/i"))``. So a star depends on nothing
+but the secret, the set's name and its index, and sets can be made in parallel and in part.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from transitbench.errors import TransitBenchError
 from transitbench.lightcurve import LightCurve
 from transitbench.runner import usable_cores
-from transitbench.sets import StarSet, star_id, write_set
+from transitbench.sets import StarSet, keyed_rng, secret_tag, star_id, write_set
 from transitbench.truth import Signal, StarTruth
 
 HostKind = Literal["eb", "false_alarm", "quiet"]
@@ -73,7 +75,7 @@ SIM_SETS: dict[str, Composition] = {
 
 @dataclass(frozen=True, slots=True)
 class StarRecipe:
-    """What one star of a simulated set is made of, before any random number is drawn.
+    """What one star of a simulated set or task is made of, before any random number is drawn.
 
     ``host`` is the kind of star that is simulated; ``mes_quantiles`` has an entry in (0, 1) per planet
     to be injected, spread evenly over the set so that its share of MES ≥ 7.1 does not fluctuate.
@@ -142,14 +144,31 @@ def _rounded(signal: Signal | None) -> Signal | None:
     )
 
 
-def make_star(recipe: StarRecipe) -> tuple[str, LightCurve, StarTruth]:
-    """Simulate one star of a set: (star id, light curve, truth)."""
+def _identity(recipe: StarRecipe, secret: bytes | None) -> tuple[str, np.random.Generator]:
+    label = f"{recipe.set_name}/{recipe.index}"
+    if secret is not None:
+        return star_id(secret, f"{label}/id"), keyed_rng(secret, label)
+    seed = (SIM_ROOT_SEED, zlib.crc32(recipe.set_name.encode()), recipe.index)
+    return star_id(PUBLIC_SECRET, label), np.random.default_rng(np.random.SeedSequence(seed))
+
+
+def make_star(recipe: StarRecipe, secret: bytes | None = None) -> tuple[str, LightCurve, StarTruth]:
+    """Simulate one star of a set: (star id, light curve, truth).
+
+    Parameters
+    ----------
+    secret
+        Key of the star's id and random numbers; None for the star of the public set.
+
+    Raises
+    ------
+    TransitBenchError
+        TB-E017 if none of :data:`MAX_HOSTS` hosts carries the planets.
+    """
     from transitbench.inject import inject_planets, mes_target
     from transitbench.sim import simulate_star
 
-    seed = (SIM_ROOT_SEED, zlib.crc32(recipe.set_name.encode()), recipe.index)
-    rng = np.random.default_rng(np.random.SeedSequence(seed))
-    star = star_id(PUBLIC_SECRET, f"{recipe.set_name}/{recipe.index}")
+    star, rng = _identity(recipe, secret)
     if not recipe.mes_quantiles:
         host = simulate_star(recipe.host, rng)
         return star, host.light_curve, StarTruth(host.kind, signal=_rounded(host.signal))
@@ -177,23 +196,33 @@ def make_star(recipe: StarRecipe) -> tuple[str, LightCurve, StarTruth]:
 
 
 def build_sim_set(
-    name: str, path: Path, jobs: int | None = None, on_star: Callable[[], None] | None = None
+    name: str,
+    path: Path,
+    jobs: int | None = None,
+    on_star: Callable[[], None] | None = None,
+    secret: bytes | None = None,
 ) -> StarSet:
-    """Generate a simulated set into the directory ``path``: same name, same stars, for everyone."""
+    """Generate a simulated set into the directory ``path``: same name and secret, same stars.
+
+    Without a secret it is the public set. The manifest names a secret by its tag alone.
+    """
     from transitbench.sim import SIM_GENERATOR_VERSION
 
     recipes = set_recipes(name)
 
     def stars() -> Iterator[tuple[str, LightCurve, StarTruth]]:
         with ProcessPoolExecutor(jobs or len(usable_cores())) as pool:
-            for made in pool.map(make_star, recipes, chunksize=4):
+            for made in pool.map(partial(make_star, secret=secret), recipes, chunksize=4):
                 yield made
                 if on_star:
                     on_star()
 
-    generator = {
+    generator: dict[str, Any] = {
         "name": "transitbench.simset",
         "version": SIM_GENERATOR_VERSION,
-        "root_seed": SIM_ROOT_SEED,
     }
+    if secret is None:
+        generator["root_seed"] = SIM_ROOT_SEED
+    else:
+        generator |= {"drawn_with": "secret", "tag": secret_tag(secret)}
     return write_set(path, name, "sim", generator, stars())

@@ -91,7 +91,11 @@ def _install(venv: Path, requirements: list[str]) -> None:
         commands.append([*pip, "--disable-pip-version-check", *requirements])
     for command in commands:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": ""}
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": ""},
         )
         if done.returncode:
             raise RuntimeError(

@@ -537,7 +537,8 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 def _available_memory_bytes() -> int:
     fields = dict(
-        line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        line.split(":", 1)
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     )
     return int(fields["MemAvailable"].split()[0]) * 1024
 

@@ -8,6 +8,7 @@ that does not end; it is no wall against an agent that wants to get around it.
 Standard library only; it travels into boxes that hold nothing else.
 """
 
+import contextlib
 import ctypes
 import os
 import select
@@ -41,7 +42,8 @@ def main() -> int:
     shell = subprocess.Popen(
         ["/bin/bash", *sys.argv[2:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    assert shell.stdout is not None and shell.stderr is not None
+    assert shell.stdout is not None
+    assert shell.stderr is not None
     targets = {shell.stdout.fileno(): 1, shell.stderr.fileno(): 2}
     deadline_s = time.monotonic() + limit_s
     while targets and (left_s := deadline_s - time.monotonic()) > 0:
@@ -55,12 +57,10 @@ def main() -> int:
                 chunk = b""
             if not chunk:
                 del targets[source]
-    if targets or shell.poll() is None and not ended(shell, deadline_s):
+    if targets or not ended(shell, deadline_s):
         for pid in descendants(os.getpid()):
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         message = f"\n[killed: a command may take {limit_s:g} s; run longer work in the background, output to a file]\n"
         os.write(2, message.encode())
         return 124

@@ -12,6 +12,7 @@ Standard library only; it is handed to Python as text.
 """
 
 import array
+import contextlib
 import ctypes
 import json
 import os
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 PR_SET_DUMPABLE = 4
@@ -31,13 +33,13 @@ MEMORY_POLL_S = 0.5
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
-def send(control: socket.socket, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+def send(
+    control: socket.socket, message: dict[str, Any], descriptors: tuple[int, ...] = ()
+) -> None:
     """Tell the host; a host that is gone is noticed where messages are received."""
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-    try:
+    with contextlib.suppress(OSError):
         control.sendmsg([json.dumps(message).encode()], rights if descriptors else [])
-    except OSError:
-        pass
 
 
 def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
@@ -46,7 +48,9 @@ def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     data, ancillary, _, _ = control.recvmsg(4096, socket.CMSG_SPACE(4 * descriptors.itemsize))
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(content[: len(content) // descriptors.itemsize * descriptors.itemsize])
+            descriptors.frombytes(
+                content[: len(content) // descriptors.itemsize * descriptors.itemsize]
+            )
     return (json.loads(data) if data else None), list(descriptors)
 
 
@@ -92,23 +96,20 @@ def collect() -> list[tuple[int, int]]:
 
 def kill(how: Callable[[int, int], None], pid: int, number: int) -> None:
     """Send a signal to what may have ended since."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         how(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def largest_of_too_many(limit_bytes: int) -> int | None:
     """Return the process with most resident memory if all of them together are over the limit."""
     sizes = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and name != "1":
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and folder.name != "1":
             try:
-                with open(f"/proc/{name}/statm", "rb") as file:
-                    _, resident, shared, *_ = map(int, file.read().split())
+                _, resident, shared, *_ = map(int, (folder / "statm").read_text().split())
             except (OSError, ValueError):
                 continue
-            sizes[int(name)] = (resident - shared) * PAGE_BYTES
+            sizes[int(folder.name)] = (resident - shared) * PAGE_BYTES
     if sum(sizes.values()) <= limit_bytes:
         return None
     return max(sizes, key=lambda pid: sizes[pid])
@@ -132,7 +133,9 @@ def main() -> None:
     running: dict[int, int] = {}
     memory_checked_s = time.monotonic()
     while True:
-        ready, _, _ = select.select([control, wake_read], [], [], MEMORY_POLL_S if running else None)
+        ready, _, _ = select.select(
+            [control, wake_read], [], [], MEMORY_POLL_S if running else None
+        )
         if control in ready:
             message, descriptors = receive(control)
             if message is None:

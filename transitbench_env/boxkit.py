@@ -1,0 +1,188 @@
+"""What is put into a box besides stars: part of the library, Python packages, the shell with its limit.
+
+The library in a box is what judges and runs, never what makes stars: the recipe of a simulated set would
+be its answer key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import shlex
+import tarfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import PurePosixPath
+
+import verifiers.v1 as vf
+
+import transitbench
+from transitbench.bubblewrap import no_sandbox
+from transitbench.grading import RECORDED_PACKAGES, Machine
+from transitbench.submission import FIXED_MTIME_S
+
+logger = logging.getLogger(__name__)
+
+WORKDIR = "/workspace"
+SOLUTION = f"{WORKDIR}/solution"
+ROOT = "/opt/transitbench"
+LIBRARY = f"{ROOT}/lib"
+PYTHON = "python3"
+
+RUNNER_MODULES = (
+    "__init__",
+    "errors",
+    "submission",
+    "bubblewrap",
+    "hostview",
+    "cage",
+    "runner",
+)
+"""What grading boxes get: standard library only."""
+
+DEV_MODULES = (
+    *RUNNER_MODULES,
+    "bootstrap",
+    "ephemeris",
+    "lightcurve",
+    "match",
+    "rows",
+    "score",
+    "truth",
+)
+"""What ``run_dev.py`` needs in an agent's box."""
+
+REQUIREMENTS = "box-requirements.txt"
+MARKER = f"{ROOT}/requirements.sha256"
+"""Where a prebuilt image says which requirements it was built with."""
+
+_PROBE = """\
+import importlib.metadata, json, os, platform, sys
+versions = {"python": platform.python_version()}
+for name in sys.argv[1:]:
+    try:
+        versions[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+cores = len(os.sched_getaffinity(0))
+print(json.dumps({"versions": versions, "platform": platform.platform(), "cores": cores}))
+"""
+
+
+@dataclass(frozen=True)
+class BoxFile:
+    """A file to be put into a box."""
+
+    content: bytes
+    mode: int = 0o644
+
+
+def library_files(modules: Iterable[str]) -> dict[str, BoxFile]:
+    """Return modules of ``transitbench`` by their path in a box."""
+    package = resources.files(transitbench)
+    return {
+        f"{LIBRARY}/transitbench/{module}.py": BoxFile(
+            package.joinpath(f"{module}.py").read_bytes(), 0o444
+        )
+        for module in modules
+    }
+
+
+def tar_of(files: Mapping[str, BoxFile]) -> bytes:
+    """Return files as an archive to be unpacked at the root: same files, same bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path, file in sorted(files.items()):
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.size, member.mode, member.mtime = len(file.content), file.mode, FIXED_MTIME_S
+            archive.addfile(member, io.BytesIO(file.content))
+    return buffer.getvalue()
+
+
+async def run_checked(runtime: vf.Runtime, script: str, *arguments: str) -> str:
+    """Run a shell script of the trusted setup; its output. Raises RuntimeError with what it said."""
+    done = await runtime.run(["sh", "-c", script, "sh", *arguments], {})
+    if done.exit_code:
+        said = (done.stderr or done.stdout).strip()[-2000:]
+        raise RuntimeError(f"`{script}` failed in the box with exit code {done.exit_code}: {said}")
+    return done.stdout
+
+
+async def put_files(runtime: vf.Runtime, files: Mapping[str, BoxFile]) -> None:
+    """Put files into the box, replacing what is there."""
+    path = f"{ROOT}/.incoming.tar"
+    await runtime.write(path, tar_of(files))
+    folders = sorted({str(PurePosixPath(name).parent) for name in files})
+    # Made beforehand: tar would give directories that are there the archive's owner and mode.
+    await run_checked(
+        runtime,
+        f"mkdir -p -- {shlex.join(folders)} && tar -xf {path} -C / --no-same-owner"
+        f" --no-overwrite-dir && rm -f {path}",
+    )
+
+
+async def examine(runtime: vf.Runtime) -> Machine:
+    """Ask the box for its Python, packages, platform and cores; packages that it lacks are left out."""
+    done = await runtime.run([PYTHON, "-c", _PROBE, *RECORDED_PACKAGES], {})
+    if done.exit_code:
+        raise no_sandbox(
+            f"the box has no working {PYTHON}: {done.stderr.strip()[-500:]}",
+            "use an image with Python 3.11 or newer",
+        )
+    facts = json.loads(done.stdout)
+    return Machine(facts["versions"], facts["platform"], facts["cores"])
+
+
+async def provide_packages(runtime: vf.Runtime) -> Machine:
+    """Install the pinned requirements unless the box has them; what the box has then.
+
+    A prebuilt image has a marker; a local box has the host's packages.
+    """
+    requirements = resources.files("transitbench_env").joinpath("data", REQUIREMENTS).read_bytes()
+    expected = hashlib.sha256(requirements).hexdigest()
+    marker = (await runtime.run(["cat", MARKER], {})).stdout.split()
+    machine = await examine(runtime)
+    if marker[:1] == [expected] or not lacking(machine):
+        return machine
+    logger.info("installing the pinned packages in %s", runtime.name)
+    path = f"{ROOT}/{REQUIREMENTS}"
+    await runtime.write(path, requirements)
+    await run_checked(
+        runtime, f"{PYTHON} -m pip install --quiet --no-input --require-hashes -r {path}"
+    )
+    machine = await examine(runtime)
+    if lacking(machine):
+        raise no_sandbox(
+            f"the box lacks {', '.join(lacking(machine))}",
+            "install transitbench with its dependencies, or build the image anew",
+        )
+    return machine
+
+
+def lacking(machine: Machine) -> list[str]:
+    """Return which of the packages that a submission may use are not there."""
+    return [name for name in RECORDED_PACKAGES if name not in machine.versions]
+
+
+async def limit_shell(runtime: vf.Runtime, limit_s: float) -> None:
+    """Put a ``bash`` that ends after ``limit_s`` before the real one in the box's search path."""
+    program = resources.files("transitbench_env.inside").joinpath("bash.py").read_bytes()
+    script = f"{ROOT}/bash.py"
+    # A shell within a shell is not limited once more: it may be a job that was sent to the background.
+    shim = (
+        '#!/bin/sh\n[ -n "$TRANSITBENCH_SHELL" ] && exec /bin/bash "$@"\n'
+        f'TRANSITBENCH_SHELL=1 exec {PYTHON} -I -S {script} {limit_s:g} "$@"\n'
+    )
+    await put_files(
+        runtime,
+        {script: BoxFile(program, 0o444), f"{ROOT}/bash": BoxFile(shim.encode(), 0o555)},
+    )
+    await run_checked(
+        runtime,
+        'IFS=:; for folder in $PATH; do mkdir -p "$folder" 2>/dev/null; '
+        f'if [ -w "$folder" ]; then cp -p {ROOT}/bash "$folder/bash"; exit; fi; done; '
+        "echo no folder of PATH can be written >&2; exit 1",
+    )
