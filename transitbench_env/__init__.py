@@ -1,0 +1,1 @@
+"""The agentic side of TransitBench: tasksets, boxes and grading on the ``verifiers`` framework."""
