@@ -10,8 +10,8 @@ import jinja2
 
 from transitbench.cage import Limits
 from transitbench.grading import RECORDED_PACKAGES
-from transitbench.inject import MAX_PERIOD_DAYS, MIN_PERIOD_DAYS, MIN_TRANSITS
-from transitbench.runner import MAX_ROWS
+from transitbench.inject import MIN_TRANSITS, PERIOD_RANGE_DAYS
+from transitbench.match import FULL_ALIGNMENT, MAX_ROWS, MIN_TIMING_TOLERANCE_DAYS, PERIOD_TOLERANCE
 from transitbench.submission import MAX_BYTES, MAX_ENTRIES
 from transitbench_env.boxkit import REQUIREMENTS
 
@@ -60,8 +60,11 @@ def render_task(
         source_text=source_text,
         reward_text=reward_text,
         max_rows=MAX_ROWS,
-        min_period_days=f"{MIN_PERIOD_DAYS:g}",
-        max_period_days=f"{MAX_PERIOD_DAYS:g}",
+        min_period_days=f"{PERIOD_RANGE_DAYS[0]:g}",
+        max_period_days=f"{PERIOD_RANGE_DAYS[1]:g}",
+        period_percent=f"{100 * PERIOD_TOLERANCE:g}",
+        aligned_percent=f"{100 * FULL_ALIGNMENT:g}",
+        tolerance_minutes=f"{MIN_TIMING_TOLERANCE_DAYS * 1440:.0f}",
         min_transits=MIN_TRANSITS,
         wall_s=f"{limits.wall_s:g}",
         memory_gib=f"{limits.memory_bytes / 2**30:g}",
