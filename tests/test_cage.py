@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from transitbench import cage
+from transitbench import bubblewrap, cage
 from transitbench.cage import MINI_LIMITS, SURVEY_LIMITS, Limits, prepare_cage, probe_cage
 from transitbench.errors import TransitBenchError
 

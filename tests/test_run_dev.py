@@ -15,21 +15,8 @@ from conftest import REPOSITORY, white_noise_star
 
 from transitbench.sets import star_id
 from transitbench.truth import Planet, StarTruth, write_truth
+from transitbench_env.boxkit import DEV_MODULES
 
-BOX_MODULES = (
-    "__init__",
-    "bootstrap",
-    "cage",
-    "ephemeris",
-    "errors",
-    "lightcurve",
-    "match",
-    "rows",
-    "runner",
-    "score",
-    "submission",
-    "truth",
-)
 PLANET = Planet(7.5, 910.0, 3.0, 500.0, 0.02, 18.0, 0.2, 10, 12.0)
 KINDS = ("planet", "planet", "eb", "quiet")
 
@@ -48,7 +35,7 @@ def box(tmp_path: Path) -> Path:
     (tmp_path / "solution").mkdir()
     (tmp_path / "solution" / "solution.py").write_text("print('7.5,910.0,3')\n")
     (tmp_path / "transitbench").mkdir()
-    for module in BOX_MODULES:
+    for module in DEV_MODULES:
         shutil.copy(REPOSITORY / "transitbench" / f"{module}.py", tmp_path / "transitbench")
     return tmp_path
 

@@ -21,6 +21,7 @@ from hostile import HOSTILE, ROW, Hostile
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transitbench import bubblewrap
 from transitbench import cage as cage_module
 from transitbench.cage import Limits, prepare_cage
 from transitbench.errors import TransitBenchError
@@ -31,9 +32,9 @@ from transitbench.runner import (
     run_stars,
     usable_cores,
 )
+from transitbench_env.boxkit import RUNNER_MODULES
 
 PACKAGE = Path(cage_module.__file__).parent
-TRAVELLING = ("__init__", "errors", "submission", "cage", "runner")
 NOBODY = 65534
 DEFAULTS = Limits()
 
@@ -70,7 +71,7 @@ class Grader:
         }
         for name in ("lib/transitbench", "bin", "tmp", "out"):
             (folder / name).mkdir(parents=True)
-        for module in TRAVELLING:
+        for module in RUNNER_MODULES:
             shutil.copy(PACKAGE / f"{module}.py", self.library / "transitbench")
         (folder / "bin" / "bwrap").symlink_to(bubblewrap.find_bwrap())
         for path in (folder, *folder.rglob("*")):

@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from transitbench.errors import TransitBenchError
 from transitbench.fingerprint import sha256_hex
 from transitbench.sets import StarSet
+from transitbench.submission import ENTRY_POINT
+from transitbench.truth import StarTruth
 
 REFERENCE_DETECTOR_MES = 7.1
 """Kepler's detection threshold (Jenkins 2002, ApJ 575, 493)."""
@@ -39,17 +41,26 @@ def shipped_path(relative: str) -> Path:
     raise FileNotFoundError(f"{relative} is neither in the checkout nor in the installed package")
 
 
-def write_answers(directory: Path, star_set: StarSet, min_mes: float) -> None:
-    """Write ``answers.json``: per sha256 of a star file, its planets with ``mes >= min_mes``."""
+def answers_text(stars: Iterable[tuple[bytes, StarTruth]], min_mes: float) -> str:
+    """Return ``answers.json`` for star files and what is in them: per sha256, planets with ``mes >= min_mes``."""
     answers = {
-        sha256_hex(star_set.star_path(star).read_bytes()): [
+        sha256_hex(content): [
             [planet.period_days, planet.t0_days, planet.mes]
             for planet in truth.planets
             if planet.mes >= min_mes
         ]
-        for star, truth in star_set.truth.items()
+        for content, truth in stars
     }
-    (directory / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
+    return json.dumps(answers)
+
+
+def gold_files(stars: Iterable[tuple[bytes, StarTruth]]) -> dict[str, bytes]:
+    """Return the submission that knows every planet of these stars: its files by relative path."""
+    oracle = shipped_path(_LOCATIONS["reference_detector"]) / ENTRY_POINT
+    return {
+        ENTRY_POINT: oracle.read_bytes(),
+        "answers.json": answers_text(stars, min_mes=0.0).encode(),
+    }
 
 
 @contextmanager
@@ -72,7 +83,10 @@ def _clean_copy(pipeline: str) -> Iterator[Path]:
 def answering_solution(star_set: StarSet, min_mes: float) -> Iterator[Path]:
     """A temporary submission that prints the truth of ``star_set`` for planets above ``min_mes``."""
     with _clean_copy("reference_detector") as directory:
-        write_answers(directory, star_set, min_mes)
+        stars = (
+            (star_set.star_path(star).read_bytes(), truth) for star, truth in star_set.truth.items()
+        )
+        (directory / "answers.json").write_text(answers_text(stars, min_mes), encoding="utf-8")
         yield directory
 
 

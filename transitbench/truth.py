@@ -179,11 +179,16 @@ def read_truth(path: Path) -> dict[str, StarTruth]:
     return truth_from_json(document, str(path))
 
 
-def write_truth(path: Path, truth: Truth) -> None:
-    """Write ``truth.json`` with one star a line: same truth, same bytes."""
+def truth_text(truth: Truth) -> str:
+    """Return ``truth.json`` with one star a line: same truth, same text."""
     document = truth_to_json(truth)
     lines = ",\n".join(
         f"{json.dumps(star)}: {json.dumps(record, allow_nan=False, sort_keys=True)}"
         for star, record in document["stars"].items()
     )
-    path.write_text(f'{{"schema": {TRUTH_SCHEMA}, "stars": {{\n{lines}\n}}}}\n', encoding="utf-8")
+    return f'{{"schema": {TRUTH_SCHEMA}, "stars": {{\n{lines}\n}}}}\n'
+
+
+def write_truth(path: Path, truth: Truth) -> None:
+    """Write ``truth.json``; see :func:`truth_text`."""
+    path.write_text(truth_text(truth), encoding="utf-8")

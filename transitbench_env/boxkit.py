@@ -6,7 +6,6 @@ be its answer key.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import logging
@@ -23,6 +22,7 @@ import transitbench
 from transitbench.bubblewrap import no_sandbox
 from transitbench.grading import RECORDED_PACKAGES, Machine
 from transitbench.submission import FIXED_MTIME_S
+from transitbench_env.images import BOX_REQUIREMENTS, MARKER, requirements_digest
 
 logger = logging.getLogger(__name__)
 
@@ -54,10 +54,6 @@ DEV_MODULES = (
     "truth",
 )
 """What ``run_dev.py`` needs in an agent's box."""
-
-REQUIREMENTS = "box-requirements.txt"
-MARKER = f"{ROOT}/requirements.sha256"
-"""Where a prebuilt image says which requirements it was built with."""
 
 _PROBE = """\
 import importlib.metadata, json, os, platform, sys
@@ -141,15 +137,13 @@ async def provide_packages(runtime: vf.Runtime) -> Machine:
 
     A prebuilt image has a marker; a local box has the host's packages.
     """
-    requirements = resources.files("transitbench_env").joinpath("data", REQUIREMENTS).read_bytes()
-    expected = hashlib.sha256(requirements).hexdigest()
     marker = (await runtime.run(["cat", MARKER], {})).stdout.split()
     machine = await examine(runtime)
-    if marker[:1] == [expected] or not lacking(machine):
+    if marker[:1] == [requirements_digest()] or not lacking(machine):
         return machine
     logger.info("installing the pinned packages in %s", runtime.name)
-    path = f"{ROOT}/{REQUIREMENTS}"
-    await runtime.write(path, requirements)
+    path = f"{ROOT}/{BOX_REQUIREMENTS.name}"
+    await runtime.write(path, BOX_REQUIREMENTS.read_bytes())
     await run_checked(
         runtime, f"{PYTHON} -m pip install --quiet --no-input --require-hashes -r {path}"
     )

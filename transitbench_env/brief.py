@@ -13,10 +13,17 @@ from transitbench.grading import RECORDED_PACKAGES
 from transitbench.inject import MIN_TRANSITS, PERIOD_RANGE_DAYS
 from transitbench.match import FULL_ALIGNMENT, MAX_ROWS, MIN_TIMING_TOLERANCE_DAYS, PERIOD_TOLERANCE
 from transitbench.submission import MAX_BYTES, MAX_ENTRIES
-from transitbench_env.boxkit import REQUIREMENTS
+from transitbench_env.images import BOX_REQUIREMENTS
 
 BOX_PYTHON = "3.11"
 """Python of the images; a local box has the host's."""
+
+
+SOURCE_TEXTS = {
+    "sim": " The stars are simulated on Kepler's own cadences, gaps and flags; the signals are injected into them.",
+    "kepler": " The stars are Kepler's; the planets' signals are injected into them.",
+}
+"""What kind of stars they are, by a set's source."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Budget:
 
 def pinned_packages() -> dict[str, str]:
     """Return the packages that a submission may use, with the versions that boxes are pinned to."""
-    text = resources.files("transitbench_env").joinpath("data", REQUIREMENTS).read_text("utf-8")
+    text = BOX_REQUIREMENTS.read_text("utf-8")
     versions = dict(re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;\\]+)", text, re.MULTILINE))
     return {name: versions[name] for name in RECORDED_PACKAGES}
 

@@ -361,7 +361,7 @@ class LocalBox(RuntimeBackend):
         proxy = f"http://127.0.0.1:{self._proxy.port}"
         names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
         return {
-            "PATH": FIXED_ENVIRONMENT["PATH"],
+            "PATH": f"{HOME}/.local/bin:{FIXED_ENVIRONMENT['PATH']}",
             "HOME": HOME,
             "TMPDIR": "/tmp",
             "LANG": "C.UTF-8",

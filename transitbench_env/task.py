@@ -17,9 +17,8 @@ import copy
 import json
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Generic
 
@@ -27,15 +26,13 @@ import verifiers.v1 as vf
 from typing_extensions import TypeVar
 
 from transitbench.cage import Limits
-from transitbench.errors import TransitBenchError
-from transitbench.fingerprint import sha256_hex
 from transitbench.grading import Machine, finish_run, open_run, run_facts
 from transitbench.home import runs_dir, writable_dir
-from transitbench.pipelines import answering_files, shipped_path
+from transitbench.pipelines import gold_files, shipped_path
 from transitbench.runner import StarResult
 from transitbench.score import Score
 from transitbench.sets import GradedStars
-from transitbench.truth import Truth, write_truth
+from transitbench.truth import Truth, truth_text
 from transitbench_env.boxkit import (
     DEV_MODULES,
     RUNNER_MODULES,
@@ -49,12 +46,15 @@ from transitbench_env.boxkit import (
     put_files,
 )
 from transitbench_env.brief import Budget, pinned_packages
-from transitbench_env.freeze import FreezeStatus, FrozenSolution, freeze_solution, read_solution
+from transitbench_env.freeze import FreezeStatus, FrozenSolution, freeze_solution
 from transitbench_env.remote_run import StarFile, run_remotely
 
 logger = logging.getLogger(__name__)
 
 SUBMISSION = "solution"
+SETUP_S = 1800.0
+"""Installing the packages in a bare image takes some minutes."""
+FINALIZE_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,9 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
         self.check_stars()
         return {}
 
-    def grading_task(self, runtime: vf.Runtime, *, scoring: vf.ScoringConfig) -> PipelineTask[DataT]:
+    def grading_task(
+        self, runtime: vf.Runtime, *, scoring: vf.ScoringConfig
+    ) -> PipelineTask[DataT]:
         """Return the copy that serves the grading box."""
         grader = copy.copy(self)
         grader.grades = True
@@ -140,7 +142,7 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
             "run_dev.py": (workspace / "run_dev.py").read_bytes(),
             "solution/solution.py": (workspace / "solution" / "solution.py").read_bytes(),
             "box.json": json.dumps(box).encode(),
-            "truth.json": truth_bytes(labelled.truth),
+            "truth.json": truth_text(labelled.truth).encode(),
             **{f"stars/{star}.npz": read() for star, read in labelled.files.items()},
         }
         return {f"{WORKDIR}/{name}": BoxFile(content) for name, content in files.items()}
@@ -152,6 +154,7 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
         await asyncio.to_thread(_archive, run_directory(trace), frozen)
 
     def _record(self, trace: vf.Trace, frozen: FrozenSolution) -> None:
+        # Set here, so that the framework does not collect by itself: it takes an odd solution for an error.
         trace.state.artifacts = {SOLUTION: frozen.artifact()}
         trace.state.solution = frozen.status
         trace.state.solution_digest = frozen.digest
@@ -171,22 +174,30 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
         machine = await examine(runtime)
         digest = trace.state.solution_digest or "none"
         facts = {
-            each.suffix: run_facts(SUBMISSION, digest, each.stars, self.limits, "bubblewrap", machine)
+            each.suffix: run_facts(
+                SUBMISSION, digest, each.stars, self.limits, "bubblewrap", machine
+            )
             for each in hidden
         }
         for each in hidden:
-            # A box that was lost may have had other cores and another kernel: that is no other run.
+            # An earlier attempt at scoring may have begun it.
             open_run(directory / each.suffix, facts[each.suffix], resume=True)
         records = await self._run(trace, runtime, hidden, directory, machine)
         by_star = {record.star: record for record in records}
-        scores = {
-            each.suffix: finish_set(directory, facts[each.suffix], each, by_star) for each in hidden
-        }
-        await asyncio.to_thread(_write_scores, directory, trace.state, scores)
+
+        def finish() -> dict[str, Score]:
+            return {
+                each.suffix: _finish(directory / each.suffix, facts[each.suffix], each, by_star)
+                for each in hidden
+            }
+
+        scores = await asyncio.to_thread(finish)
+        reward = self.rewarded(scores)
+        _write_scores(directory, trace.state, scores, reward)
         numbers: dict[str, float] = {
             "solution_ok": float(trace.state.solution == "ok"),
             "left_out": float(trace.state.left_out),
-            **self.rewarded(scores),
+            **reward,
         }
         for suffix, score in scores.items():
             numbers |= score.metrics(suffix)
@@ -200,9 +211,9 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
         directory: Path,
         machine: Machine,
     ) -> list[StarResult]:
-        if trace.state.solution != "ok":
-            return []
         files = {star: read for each in hidden for star, read in each.files.items()}
+        if trace.state.solution != "ok":
+            return [_nothing_to_run(star, trace.state.solution) for star in files]
         jobs = min(machine.cores or 1, round(self.data.resources.cpu or 1))
         return await run_remotely(runtime, files, directory / "grade.jsonl", self.limits, jobs)
 
@@ -222,14 +233,70 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
         return bool(trace.reward == 1.0)
 
 
+def session(budget: Budget, scoring_s: float) -> dict[str, Any]:
+    """Return the fields of :class:`verifiers.v1.TaskData` that are the same for every such task.
+
+    No network, for the agent and in grading; a box of its own for grading; stage timeouts in seconds.
+    """
+    closed = vf.NetworkPolicyConfig(allow=[])
+    return {
+        "artifacts": [vf.Artifact(source=SOLUTION, required=False)],
+        "network": closed,
+        "scoring": vf.ScoringConfig(mode="isolated", network=closed),
+        "timeout": vf.TaskTimeout(
+            setup=SETUP_S, agent=budget.session_s, finalize=FINALIZE_S, scoring=scoring_s
+        ),
+        "resources": vf.TaskResources(
+            cpu=budget.cpus, memory=budget.memory_gb, disk=budget.disk_gb
+        ),
+    }
+
+
 def run_directory(trace: vf.Trace) -> Path:
     """Return where a session is kept."""
     return writable_dir(runs_dir() / trace.id)
 
 
-def truth_bytes(truth: Truth) -> bytes:
-    """Return a ``truth.json``."""
-    return b""
+def _gold_files(hidden: Sequence[HiddenStars]) -> dict[str, BoxFile]:
+    stars = (
+        (read(), each.stars.truth[star]) for each in hidden for star, read in each.files.items()
+    )
+    return {path: BoxFile(content) for path, content in gold_files(stars).items()}
+
+
+def _nothing_to_run(star: str, status: FreezeStatus) -> StarResult:
+    """The record of a star on which a solution that cannot be run was to be run."""
+    return StarResult(star, "crash", (), 0, 0, 0.0, 0.0, 0.0, None, f"solution: {status}")
+
+
+def _archive(directory: Path, frozen: FrozenSolution) -> None:
+    (directory / "solution.tar.gz").write_bytes(frozen.archive())
+
+
+def _finish(
+    directory: Path,
+    facts: dict[str, Any],
+    hidden: HiddenStars,
+    by_star: Mapping[str, StarResult],
+) -> Score:
+    """Complete the run directory of one graded set."""
+    records = [by_star[star] for star in sorted(hidden.files)]
+    lines = "".join(json.dumps(record.to_json(), allow_nan=False) + "\n" for record in records)
+    (directory / "grade.jsonl").write_text(lines, encoding="utf-8")
+    return finish_run(directory, facts, hidden.stars, records).score
+
+
+def _write_scores(
+    directory: Path, state: PipelineState, scores: Mapping[str, Score], reward: dict[str, float]
+) -> None:
+    document = {
+        "solution": state.solution,
+        "submission_digest": state.solution_digest or None,
+        **reward,
+        "sets": {suffix: score.to_json() for suffix, score in scores.items()},
+    }
+    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    (directory / "score.json").write_text(text, encoding="utf-8")
 
 
 def _warn_of_versions(machine: Machine) -> None:
