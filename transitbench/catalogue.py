@@ -143,7 +143,7 @@ def open_hidden_set(
     TransitBenchError
         As :func:`open_set`.
     """
-    if secret is None or name not in SIM_SETS:
+    if not secret or name not in SIM_SETS:
         return open_set(name, limit, on_star)
     path = private_dir() / f"{name}-{secret_tag(secret)}"
     if not _is_set(path):
