@@ -81,7 +81,10 @@ def set_path(name_or_path: str) -> Path:
 
 
 def open_set(
-    name_or_path: str, limit: int | None = None, on_star: Callable[[], None] | None = None
+    name_or_path: str,
+    limit: int | None = None,
+    on_star: Callable[[], None] | None = None,
+    jobs: int | None = None,
 ) -> StarSet:
     """Open a set by name or path; a simulated set that is not there yet is made.
 
@@ -93,6 +96,8 @@ def open_set(
         Use only the first ``limit`` stars in order of star id.
     on_star
         Called after each star made.
+    jobs
+        Processes that make it, as in :func:`transitbench.simset.build_sim_set`.
 
     Raises
     ------
@@ -115,7 +120,7 @@ def open_set(
                 f"set {info.name} is not at {info.path}",
                 f"how to get it: {info.how_to_get}",
             )
-        _make_sim_set(info.name, path, on_star)
+        _make_sim_set(info.name, path, on_star, jobs)
     return StarSet(path, limit)
 
 
@@ -124,6 +129,7 @@ def open_hidden_set(
     secret: bytes | None,
     limit: int | None = None,
     on_star: Callable[[], None] | None = None,
+    jobs: int | None = None,
 ) -> StarSet:
     """Open the set that a submission is graded on; with a secret, a simulated one is the evaluator's own.
 
@@ -133,7 +139,7 @@ def open_hidden_set(
 
     Parameters
     ----------
-    name, limit, on_star
+    name, limit, on_star, jobs
         As in :func:`open_set`.
     secret
         As :func:`transitbench.home.evaluator_secret` gives it.
@@ -144,10 +150,10 @@ def open_hidden_set(
         As :func:`open_set`.
     """
     if not secret or name not in SIM_SETS:
-        return open_set(name, limit, on_star)
+        return open_set(name, limit, on_star, jobs)
     path = private_dir() / f"{name}-{secret_tag(secret)}"
     if not _is_set(path):
-        _make_sim_set(name, path, on_star, secret)
+        _make_sim_set(name, path, on_star, jobs, secret)
     return StarSet(path, limit)
 
 
@@ -156,10 +162,14 @@ def _is_set(path: Path) -> bool:
 
 
 def _make_sim_set(
-    name: str, path: Path, on_star: Callable[[], None] | None, secret: bytes | None = None
+    name: str,
+    path: Path,
+    on_star: Callable[[], None] | None,
+    jobs: int | None,
+    secret: bytes | None = None,
 ) -> None:
     try:
-        build_sim_set(name, path, on_star=on_star, secret=secret)
+        build_sim_set(name, path, jobs, on_star, secret)
     except TransitBenchError:
         # Another process may have finished the same set first.
         if not _is_set(path):

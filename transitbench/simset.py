@@ -8,8 +8,9 @@ but the secret, the set's name and its index, and sets can be made in parallel a
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -204,16 +205,24 @@ def build_sim_set(
 ) -> StarSet:
     """Generate a simulated set into the directory ``path``: same name and secret, same stars.
 
-    Without a secret it is the public set. The manifest names a secret by its tag alone.
+    Without a secret it is the public set. The manifest names a secret by its tag alone. ``jobs`` is the
+    number of processes, every core's by default; 1 stays in this one, which a program of many threads,
+    or one that may have no children, needs.
     """
     from transitbench.sim import SIM_GENERATOR_VERSION
 
     recipes = set_recipes(name)
 
     def stars() -> Iterator[tuple[str, LightCurve, StarTruth]]:
-        with ProcessPoolExecutor(jobs or len(usable_cores())) as pool:
-            for made in pool.map(partial(make_star, secret=secret), recipes, chunksize=4):
-                yield made
+        make = partial(make_star, secret=secret)
+        n_processes = jobs or len(usable_cores())
+        with ExitStack() as stack:
+            made: Iterable[tuple[str, LightCurve, StarTruth]] = map(make, recipes)
+            if n_processes > 1:
+                pool = stack.enter_context(ProcessPoolExecutor(n_processes))
+                made = pool.map(make, recipes, chunksize=4)
+            for star in made:
+                yield star
                 if on_star:
                     on_star()
 

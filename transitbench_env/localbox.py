@@ -113,7 +113,8 @@ class BoxProcess(RuntimeProcess):
         try:
             while True:
                 waiting = asyncio.ensure_future(reader.read(_CHUNK_BYTES))
-                await asyncio.wait([waiting, self.exited], return_when=asyncio.FIRST_COMPLETED)
+                both: list[asyncio.Future[Any]] = [waiting, self.exited]
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 if not waiting.done():
                     await asyncio.wait([waiting], timeout=OUTPUT_GRACE_S)
                 if not waiting.done() or not (chunk := waiting.result()):

@@ -127,7 +127,7 @@ class MiniTaskset(vf.Taskset[MiniTask, MiniConfig]):
     """Small tasks: build a pipeline on 12 labelled stars, be graded on 16 hidden ones."""
 
     @property
-    def INFINITE(self) -> bool:  # type: ignore[override]
+    def INFINITE(self) -> bool:
         """Whether the stream never ends."""
         return self.config.split == "train"
 

@@ -78,13 +78,13 @@ class SurveyTask(PipelineTask[SurveyData]):
 
     def labelled(self) -> LabelledStars:
         """Open the labelled set."""
-        labelled = open_set(self.data.labelled_set)
+        labelled = open_set(self.data.labelled_set, jobs=1)
         return LabelledStars(_readers(labelled), labelled.truth)
 
     def hidden(self) -> Sequence[HiddenStars]:
         """Open the graded sets; simulated ones are drawn with the evaluator's secret if there is one."""
         opened = [
-            open_hidden_set(name, evaluator_secret(), self.data.n_graded)
+            open_hidden_set(name, evaluator_secret(), self.data.n_graded, jobs=1)
             for name in self.data.graded_sets
         ]
         return [

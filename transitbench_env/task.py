@@ -35,6 +35,7 @@ from transitbench.sets import GradedStars
 from transitbench.truth import Truth, truth_text
 from transitbench_env.boxkit import (
     DEV_MODULES,
+    LIBRARY,
     RUNNER_MODULES,
     SOLUTION,
     WORKDIR,
@@ -135,7 +136,11 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
         await limit_shell(runtime, self.budget.shell_limit_s)
 
     def _workspace(self, labelled: LabelledStars) -> dict[str, BoxFile]:
-        box = {"limits": self.limits.to_json(), "shell_limit_s": self.budget.shell_limit_s}
+        box = {
+            "library": LIBRARY,
+            "limits": self.limits.to_json(),
+            "shell_limit_s": self.budget.shell_limit_s,
+        }
         workspace = shipped_path("workspace")
         files = {
             "TASK.md": self.data.prompt_text.encode(),

@@ -18,16 +18,21 @@ from pathlib import Path
 
 import numpy as np
 
-from transitbench.cage import SURVEY_LIMITS, Limits
-from transitbench.errors import TransitBenchError
-from transitbench.lightcurve import LightCurve
-from transitbench.runner import StarResult, run_stars, usable_cores
-from transitbench.score import Score, StarOutcome, score_rows
-from transitbench.truth import KINDS, StarTruth, read_truth
-
 HERE = Path(__file__).resolve().parent
+BOX = json.loads((HERE / "box.json").read_bytes()) if (HERE / "box.json").is_file() else {}
+"""What a box says of itself: ``library`` (where the grading code is), ``limits``, ``shell_limit_s``."""
+if "library" in BOX:
+    sys.path.insert(0, BOX["library"])
+
+from transitbench.cage import SURVEY_LIMITS, Limits  # noqa: E402
+from transitbench.errors import TransitBenchError  # noqa: E402
+from transitbench.lightcurve import LightCurve  # noqa: E402
+from transitbench.runner import StarResult, run_stars, usable_cores  # noqa: E402
+from transitbench.score import Score, StarOutcome, score_rows  # noqa: E402
+from transitbench.truth import KINDS, StarTruth, read_truth  # noqa: E402
+
 SHELL_LIMIT_S = 940.0
-"""A command in the agent's shell is killed after this long, unless ``box.json`` says otherwise."""
+"""A command in the agent's shell is killed after this long, unless the box says otherwise."""
 MARGIN_S = 10.0
 MAX_LOST_SHOWN = 20
 
@@ -56,12 +61,9 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def box_limits() -> tuple[Limits, float]:
-    """Limits per star and the shell's time limit, from ``box.json`` where the box has one."""
-    path = HERE / "box.json"
-    if not path.is_file():
-        return SURVEY_LIMITS, SHELL_LIMIT_S
-    document = json.loads(path.read_text(encoding="utf-8"))
-    return Limits.from_json(document["limits"]), float(document["shell_limit_s"])
+    """Limits per star and the shell's time limit: the box's, or the survey's."""
+    limits = Limits.from_json(BOX["limits"]) if "limits" in BOX else SURVEY_LIMITS
+    return limits, float(BOX.get("shell_limit_s", SHELL_LIMIT_S))
 
 
 def show_progress(done: int, total: int, started_s: float) -> None:

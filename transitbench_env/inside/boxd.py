@@ -82,7 +82,7 @@ def start(descriptors: list[int]) -> tuple[int, int]:
 
 def collect() -> list[tuple[int, int]]:
     """Return (pid, exit code as a shell gives it) of all children that have ended."""
-    ended = []
+    ended: list[tuple[int, int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -132,11 +132,11 @@ def main() -> None:
         send(control, {"hello": listener.getsockname()[1]}, (listener.fileno(),))
     running: dict[int, int] = {}
     memory_checked_s = time.monotonic()
+    watched = [control.fileno(), wake_read]
     while True:
-        ready, _, _ = select.select(
-            [control, wake_read], [], [], MEMORY_POLL_S if running else None
-        )
-        if control in ready:
+        poll_s = MEMORY_POLL_S if running else None
+        ready = select.select(watched, [], [], poll_s)[0]
+        if watched[0] in ready:
             message, descriptors = receive(control)
             if message is None:
                 os._exit(0)
@@ -152,7 +152,7 @@ def main() -> None:
             else:
                 # All but this process; commands that are told to end so are reported like any other.
                 kill(os.kill, -1, signal.SIGKILL)
-        if wake_read in ready:
+        if watched[1] in ready:
             os.read(wake_read, 4096)
         for pid, code in collect():
             if pid in running:
