@@ -167,8 +167,8 @@ async def limit_shell(runtime: vf.Runtime, limit_s: float) -> None:
     script = f"{ROOT}/bash.py"
     # A shell within a shell is not limited once more: it may be a job that was sent to the background.
     shim = (
-        '#!/bin/sh\n[ -n "$TRANSITBENCH_SHELL" ] && exec /bin/bash "$@"\n'
-        f'TRANSITBENCH_SHELL=1 exec {PYTHON} -I -S {script} {limit_s:g} "$@"\n'
+        '#!/bin/sh\n[ -n "$LIMITED_SHELL" ] && exec /bin/bash "$@"\n'
+        f'LIMITED_SHELL=1 exec {PYTHON} -I -S {script} {limit_s:g} "$@"\n'
     )
     await put_files(
         runtime,
