@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import shlex
 import tarfile
 from collections.abc import Iterable, Mapping
@@ -23,8 +22,7 @@ from transitbench.bubblewrap import no_sandbox
 from transitbench.grading import RECORDED_PACKAGES, Machine
 from transitbench.submission import FIXED_MTIME_S
 from transitbench_env.images import BOX_REQUIREMENTS, MARKER, requirements_digest
-
-logger = logging.getLogger(__name__)
+from transitbench_env.log import logger
 
 WORKDIR = "/workspace"
 SOLUTION = f"{WORKDIR}/solution"

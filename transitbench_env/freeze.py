@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import io
-import logging
 import tarfile
 import tempfile
 from collections.abc import Mapping
@@ -24,8 +23,7 @@ from verifiers.v1.errors import SandboxError
 from transitbench.submission import ENTRY_POINT, MAX_BYTES, MAX_ENTRIES, submission_digest
 from transitbench_env.boxkit import SOLUTION, WORKDIR, BoxFile, tar_of
 from transitbench_env.localbox import LocalBox
-
-logger = logging.getLogger(__name__)
+from transitbench_env.log import logger
 
 FreezeStatus = Literal["ok", "missing", "too_large"]
 """``missing``: no directory with a regular ``solution.py``."""

@@ -21,7 +21,6 @@ import array
 import asyncio
 import contextlib
 import json
-import logging
 import os
 import secrets
 import signal
@@ -49,8 +48,7 @@ from transitbench.home import data_dir
 from transitbench.hostview import REFUSAL, HostView, plan_host_view
 from transitbench.runner import usable_cores
 from transitbench_env.harness_env import HARNESS_DIR, LocalRuntime, harness_cache
-
-logger = logging.getLogger(__name__)
+from transitbench_env.log import logger
 
 GIB = 2**30
 HOME = "/home/agent"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -21,8 +20,7 @@ from transitbench.cage import Limits
 from transitbench.errors import ERROR_TITLES, TransitBenchError
 from transitbench.runner import MAX_ROWS, StarResult
 from transitbench_env.boxkit import LIBRARY, PYTHON, ROOT, SOLUTION, BoxFile, put_files, run_checked
-
-logger = logging.getLogger(__name__)
+from transitbench_env.log import logger
 
 StarFile = Callable[[], bytes]
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,9 +47,8 @@ from transitbench_env.boxkit import (
 )
 from transitbench_env.brief import Budget, pinned_packages
 from transitbench_env.freeze import FreezeStatus, FrozenSolution, freeze_solution
+from transitbench_env.log import logger
 from transitbench_env.remote_run import StarFile, run_remotely
-
-logger = logging.getLogger(__name__)
 
 SUBMISSION = "solution"
 SETUP_S = 1800.0
