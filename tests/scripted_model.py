@@ -318,7 +318,7 @@ echo searched
 """
 
 _PLACES = r"""
-for place in / /root /home /home/* /mnt /opt /srv /data /src /app /work /logs /run /var/run /tmp /var/tmp /dev/shm /solution; do
+for place in / /root /home /home/* /mnt /opt /srv /data /src /app /logs /run /var/run /tmp /var/tmp /dev/shm /solution; do
     echo "== $place"; ls -la "$place" 2>&1 | head -n 15
 done
 for file in /etc/shadow /root/.bash_history /root/.ssh/id_rsa /root/.netrc /proc/kcore /dev/sda /dev/vda /proc/1/root/etc/hostname; do
