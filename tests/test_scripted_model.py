@@ -155,7 +155,7 @@ def test_a_repeated_request_gets_the_same_answer(client: openai.OpenAI) -> None:
 
 
 def test_parallel_conversations_do_not_disturb_each_other(client: openai.OpenAI) -> None:
-    models = [*SCRIPTS] * 3
+    models = [*SCRIPTS] * 2
     expected = {model: converse(client, model) for model in SCRIPTS}
     with ThreadPoolExecutor(16) as pool:
         for model, messages in zip(
@@ -309,6 +309,7 @@ def test_harness_program_runs_parallel_calls_and_the_edit_tool(workspace: Path) 
     assert changed == source.replace("MIN_SDE = 14.0", "MIN_SDE = 11.5") != source
 
 
+@pytest.mark.slow
 def test_harness_program_can_compact_the_conversation_at_every_turn(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +357,7 @@ def run_agent(
     return run
 
 
+@pytest.mark.slow
 def test_the_framework_records_a_scripted_rollout(
     run_agent: Callable[[ScriptedModel, str, int], vf.Trace],
 ) -> None:
@@ -369,6 +371,7 @@ def test_the_framework_records_a_scripted_rollout(
     assert trace.usage.completion_tokens > 0
 
 
+@pytest.mark.slow
 def test_the_framework_ends_a_loop_at_its_turn_cap(
     run_agent: Callable[[ScriptedModel, str, int], vf.Trace],
 ) -> None:
