@@ -25,6 +25,15 @@ def private_data_dir(
 
 
 @pytest.fixture(scope="session")
+def harness_cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A TRANSITBENCH_CACHE for the whole run, all its processes: making a harness' environment takes a while."""
+    base = tmp_path_factory.getbasetemp()
+    path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "transitbench-cache"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+@pytest.fixture(scope="session")
 def real_kepler() -> Path:
     if not (REAL / "years" / "index.json").is_file():
         pytest.skip(f"no real Kepler data at {REAL} (set TRANSITBENCH_REAL)")

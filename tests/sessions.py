@@ -1,0 +1,69 @@
+"""Whole sessions in this process: the framework's own eval, a scripted model, local boxes that are remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import verifiers.v1 as vf
+from scripted_model import serving
+from verifiers.v1.cli.eval.runner import run_eval
+from verifiers.v1.configs.cli.eval import EvalConfig
+
+from transitbench.runner import _descendants
+from transitbench_env.localbox import LocalBox
+
+
+class RememberedBox(LocalBox):
+    """A local box of which a test can tell afterwards whether anything is left."""
+
+    namespaces: ClassVar[list[str]] = []
+
+    async def start(self) -> None:
+        await super().start()
+        assert self._process is not None
+        # Root's bubblewrap starts a second one; the last of the line is the box's first process.
+        *_, first = _descendants(self._process.pid)
+        self.namespaces.append(os.readlink(f"/proc/{first}/ns/pid"))
+
+
+def processes_left(namespaces: list[str]) -> list[str]:
+    """Command lines of processes in these pid namespaces."""
+    left = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                if os.readlink(folder / "ns" / "pid") in namespaces:
+                    left.append((folder / "cmdline").read_bytes().decode(errors="replace"))
+            except OSError:
+                continue
+    return left
+
+
+def play(
+    script: str, out: Path, taskset: Mapping[str, Any], agent: Mapping[str, Any] | None = None
+) -> vf.Trace:
+    """Run one session of a script through the framework's eval; its trace."""
+    runtime = {"type": "custom", "import_path": f"{__name__}.RememberedBox"}
+    RememberedBox.namespaces.clear()
+    with serving() as model:
+        config = EvalConfig.model_validate(
+            {
+                "model": f"scripted/{script}",
+                "client": {"base_url": model.base_url, "api_key_var": "NO_KEY"},
+                "env": {
+                    "taskset": dict(taskset),
+                    "agent": {"runtime": runtime, **(agent or {})},
+                },
+                "select": {"limit": 1},
+                "output_dir": str(out),
+                "push": False,
+                "rich": None,
+            }
+        )
+        (episode,) = asyncio.run(run_eval(config))
+    (trace,) = episode.traces
+    return trace
