@@ -5,7 +5,7 @@ The hidden stars are fewer than in a real mini task; the starter finds one of th
 
 from __future__ import annotations
 
-import io
+import json
 import os
 import tarfile
 from pathlib import Path
@@ -18,6 +18,7 @@ from sessions import RememberedBox, play, processes_left
 from transitbench import mini
 from transitbench.cage import MINI_LIMITS, prepare_cage
 from transitbench.errors import TransitBenchError
+from transitbench.rows import read_rows_csv
 from transitbench.runner import run_stars, usable_cores
 from transitbench.submission import submission_digest
 
@@ -85,11 +86,7 @@ def test_honest_work_is_graded_as_transitbench_grades_it(script: str, tmp_path: 
         limits=MINI_LIMITS,
         cores=usable_cores(),
     )
-    from transitbench.rows import read_rows_csv
-
     kept = read_rows_csv(run_directory(trace) / "mini" / "rows.csv")
-    import json
-
     here = {
         record["star"]: record["rows"]
         for record in map(json.loads, (tmp_path / "grade.jsonl").read_text().splitlines())
@@ -107,6 +104,7 @@ def test_turn_cap_ends_a_loop_and_what_is_there_is_graded(tmp_path: Path) -> Non
 
 STATUS = {
     "symlink": "missing",
+    "symlink_inside": "missing",
     "fifo": "missing",
     "fifo_inside": "missing",
     "delete": "missing",
@@ -133,9 +131,7 @@ STATUS = {
         "bomb",
     ],
 )
-def test_misbehaviour_gains_nothing(
-    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_misbehaviour_gains_nothing(script: str, tmp_path: Path) -> None:
     trace = play(script, tmp_path, TASKSET)
     seen = all_output(trace.messages)
     assert not trace.errors
@@ -146,7 +142,9 @@ def test_misbehaviour_gains_nothing(
     for mark in ("FOUND", "REACHED", *SECRETS, os.environ["TRANSITBENCH_DATA"]):
         assert mark not in seen
     assert_nothing_left()
-    assert not [line for line in processes_left([os.readlink("/proc/self/ns/pid")]) if DAEMON_MARK in line]
+    assert not [
+        line for line in processes_left([os.readlink("/proc/self/ns/pid")]) if DAEMON_MARK in line
+    ]
 
 
 def test_an_agent_that_kills_its_own_harness_gets_no_reward(tmp_path: Path) -> None:

@@ -35,6 +35,12 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
             raise TransitBenchError(
                 "TB-E012", f"{run} is not finished", "finish it with `transitbench grade --resume`"
             )
+    if facts[0]["set_path"] is None:
+        raise TransitBenchError(
+            "TB-E016",
+            f"the stars of {facts[0]['set']} lie in no set directory",
+            "compare runs on sets; the score.json of a mini task has its numbers",
+        )
     star_set = StarSet(Path(facts[0]["set_path"]), facts[0]["n_stars"])
     if star_set.manifest.digest != facts[0]["set_digest"]:
         raise TransitBenchError(
