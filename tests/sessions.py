@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,7 +26,7 @@ class RememberedBox(LocalBox):
         assert self._process is not None
         # Root's bubblewrap starts a second one; the last of the line is the box's first process.
         *_, first = _descendants(self._process.pid)
-        self.namespaces.append(os.readlink(f"/proc/{first}/ns/pid"))
+        self.namespaces.append(str(Path(f"/proc/{first}/ns/pid").readlink()))
 
 
 def processes_left(namespaces: list[str]) -> list[str]:
@@ -36,7 +35,7 @@ def processes_left(namespaces: list[str]) -> list[str]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
-                if os.readlink(folder / "ns" / "pid") in namespaces:
+                if str((folder / "ns" / "pid").readlink()) in namespaces:
                     left.append((folder / "cmdline").read_bytes().decode(errors="replace"))
             except OSError:
                 continue

@@ -143,7 +143,9 @@ def test_misbehaviour_gains_nothing(script: str, tmp_path: Path) -> None:
         assert mark not in seen
     assert_nothing_left()
     assert not [
-        line for line in processes_left([os.readlink("/proc/self/ns/pid")]) if DAEMON_MARK in line
+        line
+        for line in processes_left([str(Path("/proc/self/ns/pid").readlink())])
+        if DAEMON_MARK in line
     ]
 
 
