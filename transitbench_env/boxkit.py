@@ -19,9 +19,11 @@ import verifiers.v1 as vf
 
 import transitbench
 from transitbench.bubblewrap import no_sandbox
+from transitbench.errors import TransitBenchError
 from transitbench.grading import RECORDED_PACKAGES, Machine
 from transitbench.submission import FIXED_MTIME_S
 from transitbench_env.images import BOX_REQUIREMENTS, MARKER, requirements_digest
+from transitbench_env.localbox import LocalBox
 from transitbench_env.log import logger
 
 WORKDIR = "/workspace"
@@ -139,6 +141,8 @@ async def provide_packages(runtime: vf.Runtime) -> Machine:
     machine = await examine(runtime)
     if marker[:1] == [requirements_digest()] or not lacking(machine):
         return machine
+    if isinstance(runtime.backend, LocalBox):
+        raise _incomplete(machine, "install transitbench with its dependencies into this Python")
     logger.info("installing the pinned packages in %s", runtime.name)
     path = f"{ROOT}/{BOX_REQUIREMENTS.name}"
     await runtime.write(path, BOX_REQUIREMENTS.read_bytes())
@@ -147,11 +151,12 @@ async def provide_packages(runtime: vf.Runtime) -> Machine:
     )
     machine = await examine(runtime)
     if lacking(machine):
-        raise no_sandbox(
-            f"the box lacks {', '.join(lacking(machine))}",
-            "install transitbench with its dependencies, or build the image anew",
-        )
+        raise _incomplete(machine, "build the image anew")
     return machine
+
+
+def _incomplete(machine: Machine, hint: str) -> TransitBenchError:
+    return no_sandbox(f"the box lacks {', '.join(lacking(machine))}", hint)
 
 
 def lacking(machine: Machine) -> list[str]:

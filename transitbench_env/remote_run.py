@@ -156,7 +156,8 @@ async def _follow(
                 if result.star not in done:
                     done[result.star] = result
                     log.write(line + b"\n")
-            if loop.time() - logged_s > LOG_EVERY_S or len(done) == len(stars):
+            complete = len(done) == len(stars)
+            if loop.time() - logged_s > LOG_EVERY_S or (complete and arrived):
                 logged_s = loop.time()
                 logger.info("graded %d of %d stars", len(done), len(stars))
             if code and not arrived:
