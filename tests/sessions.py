@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,7 +28,12 @@ class RememberedBox(LocalBox):
         assert self._process is not None
         # Root's bubblewrap starts a second one; the last of the line is the box's first process.
         *_, first = _descendants(self._process.pid)
+        self.first_process = first
         self.namespaces.append(str(Path(f"/proc/{first}/ns/pid").readlink()))
+
+    def destroy(self) -> None:
+        """Lose the box, as when its machine goes down."""
+        os.kill(self.first_process, signal.SIGKILL)
 
 
 def processes_left(namespaces: list[str]) -> list[str]:

@@ -10,17 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from sandbox import needs_sandbox
 
 from transitbench import bubblewrap, cage
 from transitbench.cage import MINI_LIMITS, SURVEY_LIMITS, Limits, prepare_cage, probe_cage
 from transitbench.errors import TransitBenchError
-
-try:
-    prepare_cage()
-    NO_SANDBOX = ""
-except TransitBenchError as error:
-    NO_SANDBOX = str(error)
-needs_cage = pytest.mark.skipif(bool(NO_SANDBOX), reason=NO_SANDBOX)
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 
@@ -103,7 +97,7 @@ def test_what_is_no_limits_is_refused(document: object) -> None:
         Limits.from_json(document)
 
 
-@needs_cage
+@needs_sandbox
 def test_probe_says_how_cages_are_built() -> None:
     assert probe_cage().startswith("bubblewrap ")
 
@@ -151,7 +145,7 @@ def test_a_bubblewrap_that_fails_is_diagnosed(
     assert hint in hint_of_failure()
 
 
-@needs_cage
+@needs_sandbox
 def test_where_user_namespaces_are_switched_off(tmp_path: Path) -> None:
     # A user namespace has limits of its own, so the machine's setting stays as it is.
     inner = "echo 0 >/proc/sys/user/max_user_namespaces && exec \"$0\" -c 'from transitbench.cage import probe_cage; probe_cage()'"
@@ -191,7 +185,7 @@ print("7,7,7")
 """
 
 
-@needs_cage
+@needs_sandbox
 @pytest.mark.parametrize("layout", ["installed", "checkout_below", "environment_in_checkout"])
 def test_the_package_cannot_be_read_where_python_shows_it(tmp_path: Path, layout: str) -> None:
     checkout = tmp_path / "checkout"

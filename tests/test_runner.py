@@ -20,10 +20,11 @@ import pytest
 from hostile import HOSTILE, ROW, Hostile
 from hypothesis import given
 from hypothesis import strategies as st
+from sandbox import NO_SANDBOX, needs_sandbox
 
 from transitbench import bubblewrap
 from transitbench import cage as cage_module
-from transitbench.cage import Limits, prepare_cage
+from transitbench.cage import Limits
 from transitbench.errors import TransitBenchError
 from transitbench.runner import (
     MAX_ROWS,
@@ -37,13 +38,6 @@ from transitbench_env.boxkit import RUNNER_MODULES
 PACKAGE = Path(cage_module.__file__).parent
 NOBODY = 65534
 DEFAULTS = Limits()
-
-try:
-    prepare_cage()
-    NO_SANDBOX = ""
-except TransitBenchError as error:
-    NO_SANDBOX = str(error)
-needs_cage = pytest.mark.skipif(bool(NO_SANDBOX), reason=NO_SANDBOX)
 
 
 def first_python_of_all() -> str | None:
@@ -277,7 +271,7 @@ def run_here(
     )
 
 
-@needs_cage
+@needs_sandbox
 def test_the_star_is_the_one_asked_for_and_the_record_is_measured(tmp_path: Path) -> None:
     code = """
 import sys, time
@@ -294,7 +288,7 @@ print("7,7,7")"""
         assert 0.3 <= result.cpu_s < result.wall_s + 0.1
 
 
-@needs_cage
+@needs_sandbox
 def test_processor_time_of_a_killed_star_is_known(tmp_path: Path) -> None:
     limits = replace(DEFAULTS, wall_s=1.5)
     (result,) = run_here(tmp_path, "while True: pass", ["s1"], limits=limits)
@@ -302,7 +296,7 @@ def test_processor_time_of_a_killed_star_is_known(tmp_path: Path) -> None:
     assert 0.2 < result.cpu_s <= result.wall_s + 0.1
 
 
-@needs_cage
+@needs_sandbox
 def test_peak_memory_of_the_grader_is_not_booked_on_the_submission(tmp_path: Path) -> None:
     ballast = b"x" * (400 * 2**20)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > len(ballast)
@@ -382,7 +376,7 @@ def test_a_kill_that_the_grader_did_not_send(grader: Grader) -> None:
     assert (result.status, result.exit_code, result.rows) == ("killed", 137, ())
 
 
-@needs_cage
+@needs_sandbox
 def test_only_missing_stars_run_and_the_order_does_not_matter(tmp_path: Path) -> None:
     code = "import sys, time; print(f'{time.time()},7,7')"
     before = run_here(tmp_path, code, ["s1", "s2"])
@@ -457,7 +451,7 @@ def test_cores_must_be_usable_and_distinct(tmp_path: Path) -> None:
             run_stars(tmp_path, {}, tmp_path / "r", limits=Limits(), cores=cores)
 
 
-@needs_cage
+@needs_sandbox
 def test_stars_that_every_cage_would_show_are_refused(tmp_path: Path) -> None:
     (tmp_path / "solution").mkdir()
     with pytest.raises(TransitBenchError, match=r"TB-E016.*submissions can read it"):
@@ -470,7 +464,7 @@ def test_stars_that_every_cage_would_show_are_refused(tmp_path: Path) -> None:
         )
 
 
-@needs_cage
+@needs_sandbox
 def test_a_submission_that_vanishes_is_the_graders_failure(tmp_path: Path) -> None:
     (tmp_path / "solution").mkdir()
     (tmp_path / "solution" / "solution.py").write_text("")

@@ -12,22 +12,17 @@ from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY
+from sandbox import needs_sandbox
 from scripted_model import DAEMON_MARK, REFUSED, all_output
 from sessions import RememberedBox, play, processes_left
 
 from transitbench import mini
-from transitbench.cage import MINI_LIMITS, prepare_cage
-from transitbench.errors import TransitBenchError
+from transitbench.cage import MINI_LIMITS
 from transitbench.rows import read_rows_csv
 from transitbench.runner import run_stars, usable_cores
 from transitbench.submission import submission_digest
 
-try:
-    prepare_cage()
-    NO_SANDBOX = ""
-except TransitBenchError as error:
-    NO_SANDBOX = str(error)
-pytestmark = [pytest.mark.skipif(bool(NO_SANDBOX), reason=NO_SANDBOX), pytest.mark.slow]
+pytestmark = [needs_sandbox, pytest.mark.slow]
 
 TASKSET = {"id": "transitbench-mini", "split": "dev"}
 HIDDEN = {"planet": 2, "eb": 1, "false_alarm": 1, "quiet": 0}
