@@ -44,11 +44,11 @@ def main() -> int:
     )
     assert shell.stdout is not None
     assert shell.stderr is not None
-    targets = {shell.stdout.fileno(): 1, shell.stderr.fileno(): 2}
+    targets = {shell.stdout: 1, shell.stderr: 2}
     deadline_s = time.monotonic() + limit_s
     while targets and (left_s := deadline_s - time.monotonic()) > 0:
         for source in select.select(list(targets), [], [], left_s)[0]:
-            chunk = os.read(source, CHUNK_BYTES)
+            chunk = os.read(source.fileno(), CHUNK_BYTES)
             try:
                 view = memoryview(chunk)
                 while view:
@@ -57,6 +57,8 @@ def main() -> int:
                 chunk = b""
             if not chunk:
                 del targets[source]
+                # A command whose output nobody reads any more has to notice.
+                source.close()
     if targets or not ended(shell, deadline_s):
         for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
