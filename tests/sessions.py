@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,36 +17,46 @@ from verifiers.v1.configs.cli.eval import EvalConfig
 from transitbench.runner import _descendants
 from transitbench_env.localbox import LocalBox
 
+Process = tuple[int, str]
+"""A process: its pid and when it started, because pids come back."""
+
+
+def process(pid: int) -> Process | None:
+    """Return the process that has this pid."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else (pid, fields[18])
+
+
+def alive(processes: Iterable[Process]) -> list[Process]:
+    """Return which of these processes have not ended."""
+    return [each for each in processes if process(each[0]) == each]
+
 
 class RememberedBox(LocalBox):
-    """A local box of which a test can tell afterwards whether anything is left."""
+    """A local box of which a test can tell afterwards whether anything is left.
 
-    namespaces: ClassVar[list[str]] = []
+    ``first_processes`` are the first ones of all boxes since a test cleared the list: the kernel lets the
+    first process of a pid namespace go only after all the others in it.
+    """
+
+    first_processes: ClassVar[list[Process]] = []
 
     async def start(self) -> None:
         await super().start()
         assert self._process is not None
         # Root's bubblewrap starts a second one; the last of the line is the box's first process.
-        *_, first = _descendants(self._process.pid)
-        self.first_process = first
-        self.namespaces.append(str(Path(f"/proc/{first}/ns/pid").readlink()))
+        *_, self.first_pid = _descendants(self._process.pid)
+        started = process(self.first_pid)
+        assert started is not None
+        self.first_processes.append(started)
 
     def destroy(self) -> None:
         """Lose the box, as when its machine goes down."""
-        os.kill(self.first_process, signal.SIGKILL)
-
-
-def processes_left(namespaces: list[str]) -> list[str]:
-    """Command lines of processes in these pid namespaces."""
-    left = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                if str((folder / "ns" / "pid").readlink()) in namespaces:
-                    left.append((folder / "cmdline").read_bytes().decode(errors="replace"))
-            except OSError:
-                continue
-    return left
+        os.kill(self.first_pid, signal.SIGKILL)
 
 
 def play(
@@ -54,7 +64,7 @@ def play(
 ) -> vf.Trace:
     """Run one session of a script through the framework's eval; its trace."""
     runtime = {"type": "custom", "import_path": f"{__name__}.RememberedBox"}
-    RememberedBox.namespaces.clear()
+    RememberedBox.first_processes.clear()
     with serving() as model:
         config = EvalConfig.model_validate(
             {

@@ -18,7 +18,7 @@ from typing import TypeVar
 import pytest
 import verifiers.v1 as vf
 from sandbox import needs_sandbox
-from sessions import RememberedBox, processes_left
+from sessions import Process, RememberedBox, alive
 from verifiers.v1.errors import SandboxError
 
 from transitbench.demo_stars import write_demo_stars
@@ -40,7 +40,7 @@ def private_cache(
 
 def in_box(use: Callable[[vf.Runtime, RememberedBox], Awaitable[T]], **config: object) -> T:
     """Do something in a box, and see that nothing of it is left."""
-    RememberedBox.namespaces.clear()
+    RememberedBox.first_processes.clear()
 
     async def life() -> T:
         box = RememberedBox(LocalBoxConfig(allow=[], disk=0.25, **config))
@@ -52,7 +52,7 @@ def in_box(use: Callable[[vf.Runtime, RememberedBox], Awaitable[T]], **config: o
             await box.stop()
 
     result = asyncio.run(life())
-    assert processes_left(RememberedBox.namespaces) == []
+    assert alive(RememberedBox.first_processes) == []
     return result
 
 
@@ -334,7 +334,7 @@ async def main():
     daemon = "trap '' TERM HUP INT; setsid sh -c 'trap \\"\\" TERM HUP; sleep 1000 & sleep 1000' & sleep 1000"
     await box.bind().run_background(["sh", "-c", daemon], {}, "log")
     await asyncio.sleep(0.5)
-    print(RememberedBox.namespaces[0], flush=True)
+    print(*RememberedBox.first_processes[0], flush=True)
     await asyncio.sleep(1000)
 
 asyncio.run(main())
@@ -350,14 +350,15 @@ def test_a_box_does_not_outlive_a_killed_host_process() -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
     assert process.stdout is not None
-    namespace = process.stdout.readline().strip()
-    assert len(processes_left([namespace])) >= 4
+    pid, started = process.stdout.readline().split()
+    box: list[Process] = [(int(pid), started)]
+    assert alive(box)
     process.kill()
     process.wait()
     deadline_s = time.monotonic() + 10
-    while (left := processes_left([namespace])) and time.monotonic() < deadline_s:
+    while alive(box) and time.monotonic() < deadline_s:
         time.sleep(0.05)
-    assert left == []
+    assert not alive(box)
 
 
 def test_stars_are_graded_in_cages_within_the_box(tmp_path: Path) -> None:

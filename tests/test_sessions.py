@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from conftest import REPOSITORY
 from sandbox import needs_sandbox
 from scripted_model import DAEMON_MARK, REFUSED, all_output
-from sessions import RememberedBox, play, processes_left
+from sessions import RememberedBox, alive, play
 
 from transitbench import mini
 from transitbench.cage import MINI_LIMITS
@@ -43,15 +44,15 @@ def run_directory(trace) -> Path:
 
 
 def assert_nothing_left() -> None:
-    assert RememberedBox.namespaces
-    assert processes_left(RememberedBox.namespaces) == []
+    assert RememberedBox.first_processes
+    assert alive(RememberedBox.first_processes) == []
 
 
 def test_an_agent_that_does_nothing_gets_what_the_starter_gets(tmp_path: Path) -> None:
     trace = play("nothing", tmp_path, TASKSET)
     assert trace.reward == STARTER_REWARD
     assert trace.info["solution"]["digest"] == STARTER
-    assert len(set(RememberedBox.namespaces)) == 2
+    assert len(RememberedBox.first_processes) == 2
     assert_nothing_left()
 
 
@@ -137,11 +138,8 @@ def test_misbehaviour_gains_nothing(script: str, tmp_path: Path) -> None:
     for mark in ("FOUND", "REACHED", *SECRETS, os.environ["TRANSITBENCH_DATA"]):
         assert mark not in seen
     assert_nothing_left()
-    assert not [
-        line
-        for line in processes_left([str(Path("/proc/self/ns/pid").readlink())])
-        if DAEMON_MARK in line
-    ]
+    marked = subprocess.run(["pgrep", "-f", DAEMON_MARK], capture_output=True, check=False)
+    assert marked.stdout == b""
 
 
 def test_an_agent_that_kills_its_own_harness_gets_no_reward(tmp_path: Path) -> None:
