@@ -116,19 +116,17 @@ class Box:
         self._scratch = tempfile.TemporaryDirectory(prefix="prime-stub-")
         Path(self._scratch.name).chmod(0o755)
         agent = [f"{sys.prefix}/bin/python", "-c", AGENT]
+        channel = self._open.theirs.fileno()
         self._holder = subprocess.Popen(
-            [*self._outside(), bwrap(), *_tree(self._sources()), "--", *agent]
-            + [str(self._open.theirs.fileno())],
-            pass_fds=[self._open.theirs.fileno()],
+            [*self._outside(), bwrap(), *_tree(self._sources()), "--", *agent, str(channel)],
+            pass_fds=[channel],
             stdin=subprocess.DEVNULL,
             env=ENVIRONMENT,
             cwd="/",
         )
         self._open.theirs.close()
         loopback_only = [bwrap(), *USER, "--unshare-net", "--dev-bind", "/", "/", "--"]
-        self._inner = self.start(
-            [*loopback_only, *agent, None], inherit=self._shut.theirs.fileno()
-        )
+        self._inner = self.start([*loopback_only, *agent, None], inherit=self._shut.theirs.fileno())
         self._inner.pid()
         self._shut.theirs.close()
         for path, content in {**PEOPLE, **files}.items():
@@ -205,9 +203,7 @@ class Box:
             source.write(content)
             source.seek(0)
             script = 'mkdir -p "$(dirname "$1")" && exec cat > "$1"'
-            return self._finish(
-                self.start(["sh", "-c", script, "sh", path], stdin=source.fileno())
-            )
+            return self._finish(self.start(["sh", "-c", script, "sh", path], stdin=source.fileno()))
 
     def read(self, path: str) -> bytes | None:
         """Return a file's bytes, None if it cannot be read."""
@@ -220,7 +216,7 @@ class Box:
 
     def _finish(self, command: Command) -> str | None:
         command.pid()
-        with open(command.stdout, "rb"), open(command.stderr, "rb") as errors:
+        with os.fdopen(command.stdout, "rb"), os.fdopen(command.stderr, "rb") as errors:
             message = errors.read().decode(errors="replace")
             return message if command.exit_code() else None
 

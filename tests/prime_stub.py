@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import secrets
 import threading
@@ -285,7 +286,7 @@ def _events(command: Command) -> Iterator[proto.CommandSessionEvent]:
     chunks: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
 
     def pump(name: str, descriptor: int) -> None:
-        with open(descriptor, "rb", buffering=0) as stream:
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
             while chunk := stream.read(2**16):
                 chunks.put((name, chunk))
         chunks.put((name, b""))
