@@ -254,6 +254,7 @@ def assert_boxes_as_asked(stub: PrimeStub) -> None:
     assert not stub.sandboxes
 
 
+@pytest.mark.slow
 def test_task_is_validated_in_two_boxes_each(stub: PrimeStub, environment: dict[str, str]) -> None:
     run_cli(
         environment,
@@ -278,6 +279,7 @@ def test_task_is_validated_in_two_boxes_each(stub: PrimeStub, environment: dict[
     assert {work, work_again}.isdisjoint(policies)
 
 
+@pytest.mark.slow
 def test_agent_reaches_the_framework_only(stub: PrimeStub, environment: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
