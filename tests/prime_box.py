@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from transitbench.cage import PRIVATE_PACKAGES
+from transitbench.hostview import PRIVATE_PACKAGES
 
 AGENT = (Path(__file__).parent / "prime_box_agent.py").read_text()
 PEOPLE = {
@@ -33,7 +33,7 @@ PEOPLE = {
 }
 PYTHON_PREFIXES = sorted({Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve()})
 ENVIRONMENT = {
-    "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
+    "PATH": f"/root/.local/bin:{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
     "HOME": "/root",
     "LANG": "C.UTF-8",
 }

@@ -19,10 +19,14 @@ from prime_stub import API_KEY, PrimeStub, running_stub
 from verifiers.v1.configs.runtime import PrimeConfig
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.runtimes.backends.prime import PrimeBackend
+from verifiers.v1.utils.compile import resolve_runtime_config
 
 from transitbench.demo_stars import write_demo_stars
 from transitbench.pipelines import shipped_path
+from transitbench_env.boxkit import RUNNER_MODULES
 from transitbench_env.images import MARKER, load_images, requirements_digest
+from transitbench_env.mini import MINI_BUDGET
+from transitbench_env.survey import SurveyConfig, SurveyTaskset
 
 # The task that goes the whole way, and what its boxes must have.
 TASKSET_ID = "prime-probe"
@@ -207,7 +211,7 @@ def test_grading_runs_its_cages_in_the_sandbox(in_box, tmp_path: Path) -> None:
     library = REPOSITORY / "transitbench"
 
     async def steps(runtime: Runtime) -> None:
-        for module in ("errors", "submission", "cage", "runner"):
+        for module in RUNNER_MODULES:
             source = (library / f"{module}.py").read_bytes()
             await runtime.write(f"/opt/grader/transitbench/{module}.py", source)
         await runtime.write(f"/stars/{star.path.name}", star.path.read_bytes())
@@ -242,11 +246,11 @@ def run_cli(environment: dict[str, str], command: str, *options: str) -> str:
     return result.stdout + result.stderr
 
 
-def assert_boxes_as_asked(stub: PrimeStub) -> None:
+def assert_boxes_as_asked(stub: PrimeStub, resources: dict[str, int] = TASK_RESOURCES) -> None:
     """Every box has the task's image and resources, is shut before its last commands, and is deleted."""
     for created in stub.of("create"):
         wanted = {"docker_image": TASK_IMAGE, "idle_timeout_minutes": IDLE_TIMEOUT_S // 60}
-        assert created.detail.items() >= {**wanted, **TASK_RESOURCES}.items()
+        assert created.detail.items() >= {**wanted, **resources}.items()
     assert [event.sandbox for event in stub.of("create")] == list(
         dict.fromkeys(event.sandbox for event in stub.events)
     )
@@ -305,3 +309,31 @@ def test_agent_reaches_the_framework_only(stub: PrimeStub, environment: dict[str
     ]
     # The probe's reward is 1 only if neither box had a network while it counted.
     assert [reward["score"] for reward in trace["rewards"].values()] == [1.0]
+
+
+@pytest.mark.slow
+def test_a_mini_task_goes_the_whole_way(stub: PrimeStub, environment: dict[str, str]) -> None:
+    """Gold is graded in the second box, star by star, in cages, and gets exactly 1."""
+    run_cli(
+        environment,
+        *("vf-validate", "transitbench-mini", "--taskset.split", "dev", "--only-gold"),
+        *("--runtime.type", "prime", "--runtime.idle-timeout", str(IDLE_TIMEOUT_S)),
+        *("-n", "1", "--no-rich", "--output-dir", "out", "--run.dir", "run"),
+    )
+    summary = json.loads(Path(environment["HOME"], "out/run/summary.json").read_text())
+    assert summary["outcomes"]["valid"] == summary["total"] == 1
+    assert_boxes_as_asked(stub, {"cpu_cores": MINI_BUDGET.cpus, "memory_gb": MINI_BUDGET.memory_gb})
+    _, grading = (event.sandbox for event in stub.of("create"))
+    assert [(e.sandbox, e.detail) for e in stub.of("network")] == [(grading, DENY_ALL)]
+    (run,) = Path(environment["TRANSITBENCH_DATA"], "runs").iterdir()
+    records = [json.loads(line) for line in (run / "grade.jsonl").read_text().splitlines()]
+    assert [record["status"] for record in records] == ["ok"] * 16
+    assert json.loads((run / "score.json").read_text())["mini_reward"] == 1.0
+
+
+def test_what_every_survey_task_asks_of_prime() -> None:
+    for task in SurveyTaskset(SurveyConfig()).load():
+        config = resolve_runtime_config(PrimeConfig(idle_timeout=IDLE_TIMEOUT_S), task)
+        assert (config.image, config.cpu, config.memory) == (TASK_IMAGE, 16, 32)
+        assert (config.allow, config.block) == ([], ["*"])
+        assert config.workdir == "/workspace"
