@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,13 @@ def harness_cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "transitbench-cache"
     path.mkdir(exist_ok=True)
     return path
+
+
+@pytest.fixture(scope="module")
+def host_port() -> Iterator[int]:
+    """A port of this machine on which somebody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
 
 
 @pytest.fixture(scope="session")

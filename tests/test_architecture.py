@@ -12,7 +12,7 @@ from conftest import REPOSITORY
 ROOMS = ("ground", "cage", "judge", "sky", "sets", "desk", "counter")
 MODULES = {
     "ground": {"errors", "findings"},
-    "cage": {"submission", "bubblewrap", "hostview", "cage", "runner"},
+    "cage": {"submission", "bubblewrap", "hostview", "cage", "uidcage", "runner"},
     "judge": {"ephemeris", "lightcurve", "truth", "match", "rows", "score", "bootstrap"},
     "sky": {"transit", "search", "mes", "inject", "sim"},
     "sets": {

@@ -42,7 +42,7 @@ def run_filter(program: bytes, architecture: int, number: int, argument: int = 0
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_seccomp_filter_answers_as_its_tables_say(machine: str) -> None:
-    program = cage._seccomp_program(machine)
+    program = cage.seccomp_program(machine)
     architecture, column = cage._AUDIT_ARCHITECTURES[machine]
     special: dict[int, int] = {}
     for calls, error in ((cage._WITHOUT_NEED, errno.EPERM), (cage._AS_IF_OLD_KERNEL, errno.ENOSYS)):

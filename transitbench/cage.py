@@ -30,11 +30,14 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transitbench.bubblewrap import diagnose, draw_first_uid, find_bwrap, no_sandbox
 from transitbench.errors import TransitBenchError
 from transitbench.hostview import REFUSAL, HostView, plan_host_view
+
+if TYPE_CHECKING:
+    from transitbench.uidcage import UidCage
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +123,13 @@ class CagedProcess:
     """A started cage whose submission waits behind the gate.
 
     ``process`` is bubblewrap, outside; its only child is the first process inside. Once the gate was
-    opened, ``inner_pid`` and ``inner_pidfd`` name that child, and ``gate`` is None.
+    opened, ``inner_pidfd`` is that child, and ``gate`` is None. All that runs in the cage is below the
+    process ``watched_pid``.
     """
 
     process: subprocess.Popen[bytes]
     gate: socket.socket | None
-    inner_pid: int = -1
+    watched_pid: int = -1
     inner_pidfd: int = -1
 
     def open_gate(self) -> bool:
@@ -140,8 +144,10 @@ class CagedProcess:
                 if gate.recv(len(_READY), socket.MSG_WAITALL) != _READY:
                     return False
                 # It waits at the gate, so this pid cannot belong to anything else yet.
-                self.inner_pid = int(_children_file(self.process.pid).read_text(encoding="ascii"))
-                self.inner_pidfd = os.pidfd_open(self.inner_pid)
+                inner_pid = int(_children_file(self.process.pid).read_text(encoding="ascii"))
+                self.inner_pidfd = os.pidfd_open(inner_pid)
+                if self.watched_pid < 0:
+                    self.watched_pid = inner_pid
                 gate.sendall(_GO)
             except (OSError, ValueError):
                 # Somebody killed it since; its exit is about to be seen.
@@ -179,6 +185,19 @@ class Cage:
     first_uid: int | None
     view: HostView
     seccomp: bytes
+
+    kind = "bubblewrap"
+
+    def shows(self, path: Path) -> bool:
+        """Tell whether a submission could read the host's ``path``."""
+        return self.view.shows(path)
+
+    def admit(self, folder: Path) -> None:
+        """Nothing: a cage mounts what it shows."""
+
+    def star_path(self, star: str, slot: int) -> str:
+        """Return where the submission finds its star."""
+        return f"/data/{star}.npz"
 
     @property
     def description(self) -> str:
@@ -319,10 +338,10 @@ def prepare_cage() -> Cage:
             "mount /proc, or use a kernel with CONFIG_PROC_CHILDREN (those of distributions have it)",
         )
     cage = Cage(
-        find_bwrap(), draw_first_uid(), plan_host_view(), _seccomp_program(platform.machine())
+        find_bwrap(), draw_first_uid(), plan_host_view(), seccomp_program(platform.machine())
     )
     with tempfile.TemporaryDirectory(prefix="transitbench-probe-") as empty:
-        failure = _try_out(cage, Path(empty))
+        failure = try_out(cage, Path(empty))
     if failure is not None:
         raise no_sandbox(
             f"{cage.description} failed: {failure}",
@@ -336,7 +355,7 @@ def probe_cage() -> str:
     return prepare_cage().description
 
 
-def _try_out(cage: Cage, empty: Path) -> str | None:
+def try_out(cage: Cage | UidCage, empty: Path) -> str | None:
     """Run Python in a cage; what went wrong, or None."""
     caged = cage.start([sys.executable, "-c", "print(6 * 7)"], empty, None, Limits(), slot=0)
     try:
@@ -380,12 +399,18 @@ _WITHOUT_NEED = {
 }
 # These answer "not implemented", upon which libraries fall back to an older call.
 _AS_IF_OLD_KERNEL = {"clone3": (435, 435), "memfd_create": (319, 279), "memfd_secret": (447, 447)}
+_SHARED_WITH_OTHERS = {"msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180)}
+_SOCKET = (41, 198)
 _MAKES_NAMESPACES = {"clone": (56, 220), "unshare": (272, 97)}
 _AUDIT_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
 
-def _seccomp_program(machine: str) -> bytes:
-    """Return the filter of system calls, in the kernel's classic BPF (linux/seccomp.h)."""
+def seccomp_program(machine: str, *, local_sockets_only: bool = False) -> bytes:
+    """Return the filter of system calls, in the kernel's classic BPF (linux/seccomp.h).
+
+    ``local_sockets_only`` is for where no namespace keeps a process from the network and from the keys of
+    other processes. Raises TB-E004 for an unknown processor.
+    """
     load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, kill, fail = 0x7FFF0000, 0x80000000, 0x00050000
     number_at, architecture_at, first_argument_at = 0, 4, 16
@@ -406,7 +431,17 @@ def _seccomp_program(machine: str) -> bytes:
         step(at_least, x32_calls, 0, 1),
         step(give, kill),
     ]
-    for calls, error in ((_WITHOUT_NEED, errno.EPERM), (_AS_IF_OLD_KERNEL, errno.ENOSYS)):
+    refused = [(_WITHOUT_NEED, errno.EPERM), (_AS_IF_OLD_KERNEL, errno.ENOSYS)]
+    if local_sockets_only:
+        refused.append((_SHARED_WITH_OTHERS, errno.EPERM))
+        program += [
+            step(equal, _SOCKET[column], 0, 4),
+            step(load, first_argument_at),
+            step(equal, socket.AF_UNIX, 1, 0),
+            step(give, fail | errno.EACCES),
+            step(give, allow),
+        ]
+    for calls, error in refused:
         for numbers in calls.values():
             program += [step(equal, numbers[column], 0, 1), step(give, fail | error)]
     for numbers in _MAKES_NAMESPACES.values():

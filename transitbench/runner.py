@@ -47,6 +47,7 @@ from transitbench.cage import (
 )
 from transitbench.errors import TransitBenchError
 from transitbench.submission import ENTRY_POINT, stage_submission
+from transitbench.uidcage import UidCage, prepare_uid_cage
 
 Status = Literal["ok", "timeout", "crash", "oom", "output_limit", "killed"]
 Row = tuple[float, float, float]
@@ -151,6 +152,7 @@ def run_stars(
     limits: Limits,
     cores: Sequence[int],
     sandbox: bool = True,
+    in_box: bool = False,
     shuffle_seed: int | None = None,
     on_result: Callable[[StarResult], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
@@ -171,6 +173,9 @@ def run_stars(
         Processor cores; each runs one star at a time.
     sandbox
         False runs the submission as a plain process with the grader's rights: one's own code only.
+    in_box
+        This is a box that will be thrown away and holds nothing to steal: where bubblewrap cannot run,
+        :mod:`transitbench.uidcage` may do.
     shuffle_seed
         Fixes the order of the stars, which changes no result; drawn at random if None.
     on_result
@@ -195,11 +200,13 @@ def run_stars(
         missing = sorted(stars.keys() - done.keys())
         random.Random(shuffle_seed).shuffle(missing)
         if missing:
-            cage = prepare_cage() if sandbox else None
+            cage = prepare_sandbox(in_box) if sandbox else None
             if cage is not None:
                 _keep_out_of_sight(cage, stars, results)
             with _staging_area() as area:
                 stage_submission(solution_dir, area / "solution")
+                if cage is not None:
+                    cage.admit(area)
                 with contextlib.closing(
                     _run(missing, stars, area, limits, cores, cage, should_stop)
                 ) as arriving:
@@ -212,6 +219,17 @@ def run_stars(
         finished = [done[star] for star in sorted(done)]
         _replace_sorted(results, finished)
     return finished
+
+
+def prepare_sandbox(in_box: bool) -> Cage | UidCage:
+    """Return what stars are caged with. Raises TB-E004, with the reason why bubblewrap does not run here."""
+    try:
+        return prepare_cage()
+    except TransitBenchError:
+        if in_box:
+            with contextlib.suppress(TransitBenchError):
+                return prepare_uid_cage()
+        raise
 
 
 def _check_arguments(stars: Mapping[str, Path], cores: Sequence[int]) -> None:
@@ -244,9 +262,9 @@ def _open_star(path: Path) -> int:
     )
 
 
-def _keep_out_of_sight(cage: Cage, stars: Mapping[str, Path], results: Path) -> None:
+def _keep_out_of_sight(cage: Cage | UidCage, stars: Mapping[str, Path], results: Path) -> None:
     for path in (results, *stars.values()):
-        if cage.view.shows(path):
+        if cage.shows(path):
             raise TransitBenchError(
                 "TB-E016",
                 f"{path} lies where submissions can read it",
@@ -344,7 +362,7 @@ class _PlainProcess:
             cwd=area / "solution",
             env={**FIXED_ENVIRONMENT, "HOME": str(self.home), "TMPDIR": str(self.home)},
         )
-        self.inner_pid = self.process.pid
+        self.watched_pid = self.process.pid
 
     def kill(self) -> None:
         """Kill the process group, and the descendants that left it."""
@@ -422,12 +440,12 @@ class _Running:
             return
         if now - self.since >= limits.wall_s:
             self.end("timeout")
-        resident, peak = _resident_bytes(self.caged.inner_pid)
+        resident, peak = _resident_bytes(self.caged.watched_pid)
         self.peak_memory = max(self.peak_memory, resident, peak)
-        self.polled_cpu_s = max(self.polled_cpu_s, _cpu_seconds(self.caged.inner_pid))
+        self.polled_cpu_s = max(self.polled_cpu_s, _cpu_seconds(self.caged.watched_pid))
         if resident > limits.memory_bytes and now - self.shared_measured > SHARED_MEMORY_POLL_S:
             # Forked children share pages, which the sum counts once for each of them.
-            if _proportional_bytes(self.caged.inner_pid) > limits.memory_bytes:
+            if _proportional_bytes(self.caged.watched_pid) > limits.memory_bytes:
                 self.end("oom")
             self.shared_measured = time.monotonic()
 
@@ -438,7 +456,7 @@ def _run(
     area: Path,
     limits: Limits,
     cores: Sequence[int],
-    cage: Cage | None,
+    cage: Cage | UidCage | None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Generator[StarResult, None, None]:
     """Run the stars of ``queue``, one at a time on each core, and yield each as it ends."""
@@ -475,7 +493,7 @@ def _start(
     limits: Limits,
     core: int,
     slot: int,
-    cage: Cage | None,
+    cage: Cage | UidCage | None,
 ) -> _Running:
     caged: CagedProcess | _PlainProcess
     own_peak_rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -487,7 +505,7 @@ def _start(
         if cage is None:
             caged = _PlainProcess(area, star, descriptor)
         else:
-            inside = Star(f"/data/{star}.npz", descriptor)
+            inside = Star(cage.star_path(star, slot), descriptor)
             command = [sys.executable, ENTRY_POINT, inside.path]
             caged = cage.start(command, area / "solution", inside, limits, slot)
     except OSError as problem:
@@ -677,6 +695,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--jobs", type=int, default=len(usable_cores()), help="stars at a time")
     parser.add_argument("--limits", default="{}", help='JSON, for instance {"wall_s": 20}')
+    parser.add_argument(
+        "--box",
+        action="store_true",
+        help="this is a throw-away box: do without namespaces if need be",
+    )
     parser.add_argument("--seed", type=int, help="fixes the order of the stars")
     options = parser.parse_args(arguments)
     leave_on_sigterm()
@@ -687,6 +710,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.out,
             limits=Limits.from_json(json.loads(options.limits)),
             cores=usable_cores()[: options.jobs],
+            in_box=options.box,
             shuffle_seed=options.seed,
         )
     except TransitBenchError as error:

@@ -39,6 +39,7 @@ RUNNER_MODULES = (
     "bubblewrap",
     "hostview",
     "cage",
+    "uidcage",
     "runner",
 )
 """What grading boxes get: standard library only."""

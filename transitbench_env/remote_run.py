@@ -34,6 +34,26 @@ READ_BYTES = 2**20
 LOG_EVERY_S = 30.0
 
 
+_WHICH_SANDBOX = (
+    "from transitbench.runner import prepare_sandbox; print(prepare_sandbox(True).kind)"
+)
+_ENVIRONMENT = ("env", f"PYTHONPATH={LIBRARY}", "PYTHONDONTWRITEBYTECODE=1")
+
+
+async def sandbox_of(runtime: vf.Runtime) -> str:
+    """Ask what stars are caged with in this box.
+
+    Raises TB-E004 if there is nothing, TB-E007 if the box is lost.
+    """
+    try:
+        done = await runtime.run([*_ENVIRONMENT, PYTHON, "-c", _WHICH_SANDBOX], {})
+    except SandboxError as problem:
+        raise _lost(str(problem)) from problem
+    if done.exit_code:
+        raise _runner_failed(str(done.exit_code), done.stderr.strip())
+    return done.stdout.strip()
+
+
 async def run_remotely(
     runtime: vf.Runtime,
     stars: Mapping[str, StarFile],
@@ -103,7 +123,7 @@ def _parse(line: bytes, stars: Mapping[str, StarFile]) -> StarResult:
 
 
 async def _upload(runtime: vf.Runtime, stars: Mapping[str, StarFile]) -> None:
-    await run_checked(runtime, f"rm -rf {_PLACE} && mkdir -p {_STARS}")
+    await run_checked(runtime, f"rm -rf {_PLACE} && mkdir -p {_STARS} && chmod 700 {_PLACE}")
     batch: dict[str, BoxFile] = {}
     size = 0
     for number, (star, read) in enumerate(stars.items(), start=1):
@@ -118,9 +138,17 @@ async def _upload(runtime: vf.Runtime, stars: Mapping[str, StarFile]) -> None:
 
 async def _start(runtime: vf.Runtime, limits: Limits, jobs: int) -> None:
     runner = [
-        *("env", f"PYTHONPATH={LIBRARY}", "PYTHONDONTWRITEBYTECODE=1"),
+        *_ENVIRONMENT,
         *(PYTHON, "-m", "transitbench.runner", "--solution", SOLUTION, "--stars", _STARS),
-        *("--out", _RESULTS, "--jobs", str(jobs), "--limits", json.dumps(limits.to_json())),
+        *(
+            "--box",
+            "--out",
+            _RESULTS,
+            "--jobs",
+            str(jobs),
+            "--limits",
+            json.dumps(limits.to_json()),
+        ),
     ]
     # In the end the runner puts a sorted file in place of the one it appended to; the second name keeps
     # the latter, which can be followed by its length.

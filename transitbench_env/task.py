@@ -48,7 +48,7 @@ from transitbench_env.boxkit import (
 from transitbench_env.brief import Budget, pinned_packages
 from transitbench_env.freeze import FreezeStatus, FrozenSolution, freeze_solution
 from transitbench_env.log import logger
-from transitbench_env.remote_run import StarFile, run_remotely
+from transitbench_env.remote_run import StarFile, run_remotely, sandbox_of
 
 SUBMISSION = "solution"
 SETUP_S = 1800.0
@@ -175,11 +175,10 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
         hidden = await asyncio.to_thread(self.hidden)
         directory = run_directory(trace)
         machine = await examine(runtime)
+        sandbox = await sandbox_of(runtime)
         digest = trace.state.solution_digest or "none"
         facts = {
-            each.suffix: run_facts(
-                SUBMISSION, digest, each.stars, self.limits, "bubblewrap", machine
-            )
+            each.suffix: run_facts(SUBMISSION, digest, each.stars, self.limits, sandbox, machine)
             for each in hidden
         }
         for each in hidden:
