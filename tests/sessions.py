@@ -50,7 +50,11 @@ def processes_left(namespaces: list[str]) -> list[str]:
 
 
 def play(
-    script: str, out: Path, taskset: Mapping[str, Any], agent: Mapping[str, Any] | None = None
+    script: str,
+    out: Path,
+    taskset: Mapping[str, Any],
+    agent: Mapping[str, Any] | None = None,
+    select: Mapping[str, Any] | None = None,
 ) -> vf.Trace:
     """Run one session of a script through the framework's eval; its trace."""
     runtime = {"type": "custom", "import_path": f"{__name__}.RememberedBox"}
@@ -64,7 +68,7 @@ def play(
                     "taskset": dict(taskset),
                     "agent": {"runtime": runtime, **(agent or {})},
                 },
-                "select": {"limit": 1},
+                "select": {"limit": 1, **(select or {})},
                 "output_dir": str(out),
                 "push": False,
                 "rich": None,
