@@ -11,15 +11,14 @@ from typing import ClassVar
 import pytest
 import scripted_model
 from sandbox import needs_sandbox
-from scripted_model import Turn, bash
-from sessions import RememberedBox, play, processes_left
+from sessions import RememberedBox, author, play, processes_left
 
 pytestmark = [needs_sandbox, pytest.mark.slow]
 
 TASKSET = {"id": "transitbench-mini", "split": "dev"}
 N_STARS = 16
 # Slow enough for a grader that looks twice a second to see it at work.
-SOLUTION = """
+SOLUTION = """\
 import hashlib, sys, time
 with open(sys.argv[1], "rb") as file:
     digest = hashlib.sha256(file.read()).digest()
@@ -49,12 +48,7 @@ class DyingBox(RememberedBox):
 @pytest.fixture(autouse=True)
 def agent_of_one_solution(monkeypatch: pytest.MonkeyPatch, harness_cache_dir: Path) -> None:
     monkeypatch.setenv("TRANSITBENCH_CACHE", str(harness_cache_dir))
-    write = bash(f"cat > solution/solution.py <<'END_OF_SOLUTION'{SOLUTION}END_OF_SOLUTION\n")
-
-    def fixed(step: int, messages: object) -> Turn:
-        return scripted_model._played(step, (write,))
-
-    monkeypatch.setitem(scripted_model.SCRIPTS, "scripted/fixed", fixed)
+    monkeypatch.setitem(scripted_model.SCRIPTS, "scripted/fixed", author({"solution.py": SOLUTION}))
 
 
 def graded(monkeypatch, tmp_path: Path, lives: int, **agent):
