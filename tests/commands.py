@@ -59,4 +59,5 @@ def evaluate(
     )
     traces = out / "run" / "traces.jsonl"
     assert traces.exists(), done.stderr + done.stdout
-    return done, [json.loads(line) for line in traces.read_text().splitlines()]
+    episodes = [json.loads(line) for line in traces.read_text().splitlines()]
+    return done, [trace for episode in episodes for trace in episode["traces"]]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 import scripted_model
+from boxes import DyingBox
 from sandbox import needs_sandbox
 from sessions import RememberedBox, author, play, processes_left
 
@@ -28,23 +26,6 @@ if digest[0] % 2:
 """
 
 
-class DyingBox(RememberedBox):
-    """Is killed when the host comes back for more records: some of the stars are done, others at work."""
-
-    lives: ClassVar[int] = 0
-    """Boxes that are to die before one lives."""
-    kept: ClassVar[list[int]]
-    """Records that the host had when a box died."""
-
-    async def exec(self, runtime, argv, env):
-        follows = re.search(r"tail -c \+(\d+) \S+/live\.jsonl", argv[-1])
-        if follows and int(follows[1]) > 1 and len(self.kept) < self.lives:
-            (records,) = Path(os.environ["TRANSITBENCH_DATA"]).glob("runs/*/grade.jsonl")
-            self.kept.append(len(records.read_text().splitlines()))
-            self.destroy()
-        return await super().exec(runtime, argv, env)
-
-
 @pytest.fixture(autouse=True)
 def agent_of_one_solution(monkeypatch: pytest.MonkeyPatch, harness_cache_dir: Path) -> None:
     monkeypatch.setenv("TRANSITBENCH_CACHE", str(harness_cache_dir))
@@ -56,8 +37,8 @@ def graded(monkeypatch, tmp_path: Path, lives: int, **agent):
     data = tmp_path / f"data-{lives}"
     monkeypatch.setenv("TRANSITBENCH_DATA", str(data))
     monkeypatch.setattr(DyingBox, "lives", lives)
-    monkeypatch.setattr(DyingBox, "kept", [], raising=False)
-    runtime = {"type": "custom", "import_path": f"{__name__}.DyingBox"}
+    monkeypatch.setattr(DyingBox, "kept", [])
+    runtime = {"type": "custom", "import_path": "boxes.DyingBox"}
     trace = play("fixed", tmp_path / f"out-{lives}", TASKSET, {"runtime": runtime, **agent})
     assert len(DyingBox.kept) == lives
     assert processes_left(RememberedBox.namespaces) == []
