@@ -7,18 +7,25 @@ and lies elsewhere.
 
 from __future__ import annotations
 
+import importlib
+import logging
 import re
 import struct
 import tarfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+import loguru
 import pytest
 from boxes import NOTES
 from commands import evaluate, run_command
 from sandbox import needs_sandbox
-from scripted_model import serving
+from scripted_model import SCRIPTS, serving
+from sessions import author, play
+from verifiers.v1.utils.logging import LIBRARY_LOGGER, setup_logging
 
+from transitbench import mini
 from transitbench.mini import DrawnStar, simulated_stars, truth_of
 from transitbench.truth import KINDS, Truth, truth_text
 
@@ -178,6 +185,56 @@ def test_the_error_of_a_lost_grading_box_tells_no_answer(tmp_path: Path) -> None
     assert done.stderr.count("TB-E007") > 1
     shown = {**files_below(tmp_path / "out"), "stdout": done.stdout.encode()}
     shown["stderr"] = done.stderr.encode()
+    assert leaks(shown, truth) == []
+
+
+@contextmanager
+def logged(path: Path) -> Iterator[None]:
+    """Log as the framework's commands do, to a file: with the values of variables in tracebacks."""
+    library = logging.getLogger(LIBRARY_LOGGER)
+    before = library.handlers[:], library.level, library.propagate
+    setup_logging("DEBUG", log_file=str(path), console=False)
+    try:
+        yield
+    finally:
+        loguru.logger.remove()
+        library.handlers[:], level, library.propagate = before
+        library.setLevel(level)
+
+
+@needs_sandbox
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "broken", ["transitbench.mini.make_star", "transitbench.score.star_outcomes"]
+)
+def test_an_error_in_grading_tells_no_answer(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mini, "N_STARS", {**mini.N_STARS, "hidden": dict.fromkeys(KINDS, 1)})
+    truth = truth_of(hidden_stars())
+    monkeypatch.setitem(
+        SCRIPTS, "scripted/empty", author({"solution.py": "import sys; sys.exit(0)"})
+    )
+    module, _, name = broken.rpartition(".")
+    works = getattr(importlib.import_module(module), name)
+    finalized = tmp_path / "data" / "runs"
+    monkeypatch.setenv("TRANSITBENCH_DATA", str(finalized.parent))
+
+    def breaks(*arguments: object, **options: object) -> object:
+        # Only in grading: the session before it makes labelled stars in the same way.
+        if list(finalized.glob("*/solution.tar.gz")):
+            raise ValueError("provoked")
+        return works(*arguments, **options)
+
+    monkeypatch.setattr(broken, breaks)
+    with logged(tmp_path / "log"):
+        trace = play("empty", tmp_path / "out", {"id": "transitbench-mini", "split": "dev"})
+    (error,) = trace.errors
+    assert "provoked" in error.message
+    assert trace.rewards == {}
+    shown = {**files_below(tmp_path / "out"), "log": (tmp_path / "log").read_bytes()}
+    assert shown["log"].count(b"ValueError: provoked") >= 2
+    assert name.encode() in shown["log"]
     assert leaks(shown, truth) == []
 
 
