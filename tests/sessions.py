@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import verifiers.v1 as vf
-from scripted_model import serving
+from scripted_model import Messages, Script, Turn, bash, serving
 from verifiers.v1.cli.eval.runner import run_eval
 from verifiers.v1.configs.cli.eval import EvalConfig
 
@@ -59,27 +59,59 @@ class RememberedBox(LocalBox):
         os.kill(self.first_pid, signal.SIGKILL)
 
 
-def play(
-    script: str, out: Path, taskset: Mapping[str, Any], agent: Mapping[str, Any] | None = None
-) -> vf.Trace:
-    """Run one session of a script through the framework's eval; its trace."""
+def author(files: Mapping[str, str]) -> Script:
+    """A script that leaves these files in ``solution/`` and ends."""
+    commands = [
+        bash(f"cat > solution/{name} <<'END_OF_FILE'\n{text}\nEND_OF_FILE")
+        for name, text in files.items()
+    ]
+
+    def script(step: int, messages: Messages) -> Turn:
+        return Turn(f"Step {step + 1}.", (commands[step],)) if step < len(files) else Turn("Done.")
+
+    return script
+
+
+def configured(
+    base_url: str,
+    script: str,
+    out: Path,
+    taskset: Mapping[str, Any],
+    agent: Mapping[str, Any] | None = None,
+    select: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> EvalConfig:
+    """The configuration of an eval of one task in boxes that are remembered."""
     runtime = {"type": "custom", "import_path": f"{__name__}.RememberedBox"}
+    return EvalConfig.model_validate(
+        {
+            "model": f"scripted/{script}",
+            "client": {"base_url": base_url, "api_key_var": "NO_KEY"},
+            "env": {"taskset": dict(taskset), "agent": {"runtime": runtime, **(agent or {})}},
+            "select": {"limit": 1, **(select or {})},
+            "output_dir": str(out),
+            "push": False,
+            "rich": None,
+            **options,
+        }
+    )
+
+
+def play_all(script: str, out: Path, taskset: Mapping[str, Any], **config: Any) -> list[vf.Trace]:
+    """Run sessions of a script through the framework's eval; their traces."""
     RememberedBox.first_processes.clear()
     with serving() as model:
-        config = EvalConfig.model_validate(
-            {
-                "model": f"scripted/{script}",
-                "client": {"base_url": model.base_url, "api_key_var": "NO_KEY"},
-                "env": {
-                    "taskset": dict(taskset),
-                    "agent": {"runtime": runtime, **(agent or {})},
-                },
-                "select": {"limit": 1},
-                "output_dir": str(out),
-                "push": False,
-                "rich": None,
-            }
-        )
-        (episode,) = asyncio.run(run_eval(config))
-    (trace,) = episode.traces
+        episodes = asyncio.run(run_eval(configured(model.base_url, script, out, taskset, **config)))
+    return [trace for episode in episodes for trace in episode.traces]
+
+
+def play(
+    script: str,
+    out: Path,
+    taskset: Mapping[str, Any],
+    agent: Mapping[str, Any] | None = None,
+    select: Mapping[str, Any] | None = None,
+) -> vf.Trace:
+    """Run one session of a script; its trace."""
+    (trace,) = play_all(script, out, taskset, agent=agent, select=select)
     return trace

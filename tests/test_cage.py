@@ -15,6 +15,7 @@ from sandbox import needs_sandbox
 from transitbench import bubblewrap, cage
 from transitbench.cage import MINI_LIMITS, SURVEY_LIMITS, Limits, prepare_cage, probe_cage
 from transitbench.errors import TransitBenchError
+from transitbench_env.boxkit import RUNNER_MODULES
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 
@@ -207,7 +208,7 @@ def test_the_package_cannot_be_read_where_python_shows_it(tmp_path: Path, layout
     if library is checkout:
         (checkout / "pyproject.toml").write_text("# the recipe of the answers\n")
         (site / "editable.pth").write_text(f"{checkout}\n")
-    for module in ("errors", "submission", "cage", "runner"):
+    for module in RUNNER_MODULES:
         shutil.copy(Path(cage.__file__).with_name(f"{module}.py"), library / "transitbench")
     tools = tmp_path / "tools"
     tools.mkdir()

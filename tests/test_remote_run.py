@@ -11,9 +11,8 @@ import pytest
 import verifiers.v1 as vf
 from conftest import white_noise_star
 from sandbox import needs_sandbox
-from sessions import RememberedBox, play
+from sessions import RememberedBox
 
-from transitbench import mini
 from transitbench.cage import Limits
 from transitbench.errors import TransitBenchError
 from transitbench.runner import StarResult, run_stars, usable_cores
@@ -173,53 +172,3 @@ def test_garbage_in_the_results_is_no_record(
     monkeypatch.setattr(remote_run, "_ask", forge)
     with pytest.raises(TransitBenchError, match="TB-E007"):
         graded_remotely(stars, tmp_path / "records.jsonl")
-
-
-TASKSET = {"id": "transitbench-mini", "split": "dev"}
-
-
-def run_files(trace: vf.Trace, data: Path) -> dict[str, bytes]:
-    folder = data / "runs" / trace.id / "mini"
-    return {name: (folder / name).read_bytes() for name in ("rows.csv", "score.json")}
-
-
-@pytest.fixture
-def cheap_task(monkeypatch: pytest.MonkeyPatch, harness_cache_dir: Path) -> None:
-    hidden = {"planet": 2, "eb": 1, "false_alarm": 1, "quiet": 2}
-    monkeypatch.setattr(mini, "N_STARS", {**mini.N_STARS, "hidden": hidden})
-    monkeypatch.setenv("TRANSITBENCH_CACHE", str(harness_cache_dir))
-
-
-@pytest.mark.slow
-def test_a_retry_of_the_framework_ends_with_the_same_score(
-    cheap_task: None, tmp_path: Path, private_data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    undisturbed = play("nothing", tmp_path / "a", TASKSET)
-    lost = lose_box_after(2, monkeypatch)
-    disturbed = play("nothing", tmp_path / "b", TASKSET)
-    assert lost
-    assert not disturbed.errors
-    assert disturbed.reward == undisturbed.reward
-    assert disturbed.metrics == undisturbed.metrics
-    assert run_files(disturbed, private_data_dir) == run_files(undisturbed, private_data_dir)
-    # The agent's box, the lost one, and the one that finished.
-    assert len(RememberedBox.first_processes) == 3
-
-
-@pytest.mark.slow
-def test_a_box_that_is_lost_every_time_is_an_error_and_no_reward(
-    cheap_task: None, tmp_path: Path, private_data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ask = remote_run._ask
-
-    async def lose(runtime: vf.Runtime, script: str) -> str:
-        runtime.backend.destroy()
-        return await ask(runtime, script)
-
-    monkeypatch.setattr(remote_run, "_ask", lose)
-    trace = play("nothing", tmp_path, TASKSET)
-    assert len(RememberedBox.first_processes) == 4
-    assert [error.type for error in trace.errors] == ["TaskError"]
-    assert "TB-E007" in trace.errors[0].message
-    assert trace.rewards == {}
-    assert not trace.ok

@@ -46,6 +46,7 @@ from transitbench_env.boxkit import (
     put_files,
 )
 from transitbench_env.brief import Budget, pinned_packages
+from transitbench_env.discreet import discreet
 from transitbench_env.freeze import FreezeStatus, FrozenSolution, freeze_solution
 from transitbench_env.log import logger
 from transitbench_env.remote_run import StarFile, run_remotely, sandbox_of
@@ -121,6 +122,7 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
         grader.grades = True
         return grader
 
+    @discreet
     async def setup(self, trace: vf.Trace, runtime: vf.Runtime) -> None:
         """Fill the agent's box, or the grading box, while its network is open."""
         machine = await provide_packages(runtime)
@@ -170,6 +172,7 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
         }
 
     @vf.metric
+    @discreet
     async def graded(self, trace: vf.Trace, runtime: vf.Runtime) -> dict[str, float]:
         """Grade the frozen solution on the hidden stars; numbers of each graded set, by its suffix."""
         hidden = await asyncio.to_thread(self.hidden)
@@ -223,6 +226,7 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
     def rewarded(self, scores: Mapping[str, Score]) -> dict[str, float]:
         """Return the metric that the reward is."""
 
+    @discreet
     async def validate(self, trace: vf.Trace, runtime: vf.Runtime) -> bool:
         """Grade the gold solution by the very way of a session's: the reward must be exactly 1."""
         hidden = await asyncio.to_thread(self.hidden)
