@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,6 +19,7 @@ from typing import TypeVar
 
 import pytest
 import verifiers.v1 as vf
+from graders import NOBODY, first_python_of_all
 from sandbox import needs_sandbox
 from sessions import Process, RememberedBox, alive
 from verifiers.v1.errors import SandboxError
@@ -361,6 +364,24 @@ def test_a_box_does_not_outlive_a_killed_host_process() -> None:
     assert not alive(box)
 
 
+def test_no_descriptor_of_a_box_stays_open() -> None:
+    async def use(runtime: vf.Runtime, box: RememberedBox) -> None:
+        for _ in range(5):
+            await runtime.run(["true"], {})
+            await runtime.run_background(["sleep", "1000"], {}, "log")
+            process = await runtime.exec(["cat"], {})
+            await process.kill()
+        await runtime.write("x", bytes(10**6))
+
+    in_box(use)
+    gc.collect()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        in_box(use)
+    gc.collect()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_stars_are_graded_in_cages_within_the_box(tmp_path: Path) -> None:
     write_demo_stars(tmp_path)
     star = sorted(tmp_path.rglob("*.npz"))[0]
@@ -422,3 +443,58 @@ def test_a_machine_without_namespaces_is_told_what_to_change(
     )
     with pytest.raises(SandboxError, match="install it"):
         shell("true")
+
+
+OF_ANYBODY = """\
+import asyncio, os
+from sessions import RememberedBox, alive
+from transitbench_env.localbox import LocalBoxConfig
+
+async def main():
+    box = RememberedBox(LocalBoxConfig(allow=[], disk=0.1))
+    await box.start()
+    runtime = box.bind()
+    await runtime.write("a/b", b"content")
+    assert await runtime.read("/workspace/a/b") == b"content"
+    script = "id -u; grep CapEff /proc/self/status; touch /usr/x; kill -9 1; ls -d $0; env | grep -c CANARY"
+    done = await runtime.run(["sh", "-c", script, os.environ["HOME"]], {})
+    print(os.getuid(), *done.stdout.split())
+    await box.stop()
+    assert not alive(RememberedBox.first_processes)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="every other test here runs as an ordinary user already"
+)
+def test_an_ordinary_user_needs_no_root(tmp_path_factory: pytest.TempPathFactory) -> None:
+    python = first_python_of_all()
+    if python is None:
+        pytest.skip("no Python >= 3.11 outside home directories, which another user needs")
+    here = Path(__file__).parent
+    libraries = [here.parent, here, *(path for path in sys.path if path.endswith("site-packages"))]
+    command = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", python]
+    with tempfile.TemporaryDirectory(prefix="transitbench-test-") as home:
+        Path(home).chmod(0o777)
+        done = subprocess.run(
+            [*command, "-c", OF_ANYBODY],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={
+                "PATH": "/usr/bin:/bin",
+                "HOME": home,
+                "CANARY": "1",
+                "TRANSITBENCH_DATA": f"{home}/data",
+                "TRANSITBENCH_CACHE": f"{home}/cache",
+                "PYTHONPATH": os.pathsep.join(map(str, libraries)),
+            },
+        )
+    if "ModuleNotFoundError" in done.stderr or "Permission denied" in done.stderr:
+        pytest.skip(
+            f"another user cannot read this checkout and its packages: {done.stderr[-200:]}"
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(NOBODY), "1000", "CapEff:", "0" * 16, "0"]

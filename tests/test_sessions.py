@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from transitbench.cage import MINI_LIMITS
 from transitbench.rows import read_rows_csv
 from transitbench.runner import run_stars, usable_cores
 from transitbench.submission import submission_digest
+from transitbench_env.mini import MINI_BUDGET, MiniTask
 
 pytestmark = [needs_sandbox, pytest.mark.slow]
 
@@ -95,6 +97,16 @@ def test_turn_cap_ends_a_loop_and_what_is_there_is_graded(tmp_path: Path) -> Non
     trace = play("loop", tmp_path, TASKSET, {"max_turns": 3})
     assert trace.num_turns == 3
     assert trace.stop_condition == "max_turns"
+    assert trace.reward == STARTER_REWARD
+
+
+def test_a_command_that_does_not_end_is_killed_and_the_session_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MiniTask, "budget", replace(MINI_BUDGET, shell_limit_s=2.0))
+    trace = play("slow", tmp_path, TASKSET)
+    assert "[killed: a command may take 2 s" in all_output(trace.messages)
+    assert trace.stop_condition == "agent_completed"
     assert trace.reward == STARTER_REWARD
 
 

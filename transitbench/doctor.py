@@ -14,7 +14,7 @@ from transitbench.catalogue import SETS
 from transitbench.errors import TransitBenchError
 from transitbench.findings import Finding
 from transitbench.grading import RECORDED_PACKAGES
-from transitbench.home import data_dir
+from transitbench.home import data_dir, evaluator_secret
 
 
 def examine_sandbox() -> Finding:
@@ -63,6 +63,14 @@ def examine_sets() -> Finding:
     return Finding("pass", "sets", f"{text} (simulated sets are made on first use)")
 
 
+def examine_secret() -> Finding:
+    """Tell whether hidden simulated stars are the evaluator's own."""
+    if evaluator_secret() is not None:
+        return Finding("pass", "TRANSITBENCH_SECRET", "set: it draws hidden simulated stars")
+    text = "not set: everyone can make the hidden simulated stars of sets and mini tasks"
+    return Finding("note", "TRANSITBENCH_SECRET", f"{text}; set it to evaluate models")
+
+
 def examine_prime() -> Finding:
     """Tell whether Prime sandboxes could be used; grading on this machine needs none."""
     installed = importlib.util.find_spec("prime_sandboxes") is not None
@@ -90,6 +98,7 @@ EXAMINATIONS: tuple[Callable[[], Finding], ...] = (
     examine_cores,
     examine_data_dir,
     examine_sets,
+    examine_secret,
     examine_prime,
     examine_versions,
 )

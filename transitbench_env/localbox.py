@@ -31,7 +31,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 from urllib.parse import urlsplit
 
 import verifiers.v1 as vf
@@ -96,16 +96,18 @@ class BoxProcess(RuntimeProcess):
     def __init__(self, box: LocalBox, number: int, streams: tuple[int, int, int]) -> None:
         self._box = box
         self._number = number
-        self._stdin = streams[0]
+        # File objects, because those that nobody uses close by themselves.
+        self._stdin = os.fdopen(streams[0], "wb", buffering=0)
         self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.stdout = self._chunks(streams[1])
-        self.stderr = self._chunks(streams[2])
+        self.stdout, self.stderr = (
+            self._chunks(os.fdopen(descriptor, "rb", buffering=0)) for descriptor in streams[1:]
+        )
 
-    async def _chunks(self, descriptor: int) -> AsyncIterator[bytes]:
+    async def _chunks(self, pipe: IO[bytes]) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_CHUNK_BYTES)
         transport, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
         )
         waiting: asyncio.Task[bytes] | None = None
         try:
@@ -125,13 +127,11 @@ class BoxProcess(RuntimeProcess):
 
     async def write(self, data: bytes) -> None:
         """Write to the command's standard input."""
-        await asyncio.to_thread(_write_all, self._stdin, data)
+        await asyncio.to_thread(_write_all, self._stdin.fileno(), data)
 
     def close_stdin(self) -> None:
         """Let the command read to the end of its input."""
-        if self._stdin >= 0:
-            os.close(self._stdin)
-            self._stdin = -1
+        self._stdin.close()
 
     async def wait(self) -> int:
         """Return the exit code, as a shell gives it. Raises SandboxError if the box ends first."""
