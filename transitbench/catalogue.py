@@ -54,7 +54,12 @@ SETS: dict[str, SetInfo] = {
             "real Kepler stars with known planets, eclipsing binaries, pulsators",
             "transitbench data build real-check --from DIR",
         ),
-        SetInfo("dev", "sets", "196 labelled Kepler stars", "not in this release: use sim-dev"),
+        SetInfo(
+            "dev",
+            "sets",
+            "196 labelled Kepler stars",
+            "`transitbench data build dev`, which comes with the next release; until then use sim-dev",
+        ),
         SetInfo("A", "private", "1,000 hidden Kepler stars", "only the evaluator holds it"),
         SetInfo("B", "private", "1,000 hidden Kepler stars", "only the evaluator holds it"),
     )

@@ -45,7 +45,7 @@ from transitbench_env.boxkit import (
     provide_packages,
     put_files,
 )
-from transitbench_env.brief import Budget, pinned_packages
+from transitbench_env.brief import BOX_PYTHON, Budget, pinned_packages
 from transitbench_env.discreet import discreet
 from transitbench_env.freeze import FreezeStatus, FrozenSolution, freeze_solution
 from transitbench_env.log import logger
@@ -306,10 +306,9 @@ def _write_scores(
 
 
 def _warn_of_versions(machine: Machine) -> None:
-    other = {
-        name: machine.versions.get(name)
-        for name, version in pinned_packages().items()
-        if machine.versions.get(name) != version
-    }
+    python = ".".join(machine.versions["python"].split(".")[:2])
+    there = {"python": python, **{name: machine.versions.get(name) for name in pinned_packages()}}
+    stated = {"python": BOX_PYTHON, **pinned_packages()}
+    other = {name: version for name, version in there.items() if version != stated[name]}
     if other:
         logger.warning("TASK.md states other versions than the box has: %s", other)
