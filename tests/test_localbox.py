@@ -290,6 +290,31 @@ def test_boxes_do_not_see_each_other() -> None:
     assert int(there.split()[-1]) == int(seen.split()[-1]) + 1
 
 
+def test_boxes_take_turns_on_their_cores() -> None:
+    log: list[str] = []
+
+    async def work(name: str) -> None:
+        box = RememberedBox(LocalBoxConfig(disk=0.1))
+        await box.start()
+        try:
+            async with box.undisturbed():
+                log.append(f"{name} begins")
+                await box.bind().run(["sleep", "0.3"], {})
+                log.append(f"{name} ends")
+        finally:
+            await box.stop()
+
+    async def all_of_them() -> None:
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(work(name) for name in "abc"))
+
+    asyncio.run(all_of_them())
+    assert len(log) == 6
+    for begins, ends in zip(log[::2], log[1::2], strict=True):
+        assert (begins.split()[1], ends.split()[1]) == ("begins", "ends")
+        assert begins.split()[0] == ends.split()[0]
+
+
 def test_a_cancelled_command_is_killed_with_its_group() -> None:
     async def use(runtime: vf.Runtime, box: RememberedBox) -> None:
         with pytest.raises(TimeoutError):

@@ -31,6 +31,8 @@ SOLUTION = f"{WORKDIR}/solution"
 ROOT = "/opt/transitbench"
 LIBRARY = f"{ROOT}/lib"
 PYTHON = "python3"
+UPLOAD_BYTES = 32 * 2**20
+"""Size of the archives in which files travel."""
 
 RUNNER_MODULES = (
     "__init__",
@@ -109,7 +111,19 @@ async def run_checked(runtime: vf.Runtime, script: str, *arguments: str) -> str:
 
 
 async def put_files(runtime: vf.Runtime, files: Mapping[str, BoxFile]) -> None:
-    """Put files into the box, replacing what is there."""
+    """Put files into the box, replacing what is there; large ones in several archives."""
+    batch: dict[str, BoxFile] = {}
+    size = 0
+    for path, file in files.items():
+        if batch and size + len(file.content) > UPLOAD_BYTES:
+            await _unpack(runtime, batch)
+            batch, size = {}, 0
+        batch[path] = file
+        size += len(file.content)
+    await _unpack(runtime, batch)
+
+
+async def _unpack(runtime: vf.Runtime, files: Mapping[str, BoxFile]) -> None:
     path = f"{ROOT}/.incoming.tar"
     await runtime.write(path, tar_of(files))
     folders = sorted({str(PurePosixPath(name).parent) for name in files})

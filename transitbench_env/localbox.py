@@ -20,6 +20,7 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -44,7 +45,7 @@ from verifiers.v1.runtimes.egress import EgressProxy, NetworkPolicy, is_loopback
 from transitbench.bubblewrap import diagnose, draw_first_uid, find_bwrap, no_sandbox
 from transitbench.cage import FIXED_ENVIRONMENT, SETUP_LIMIT_S
 from transitbench.errors import TransitBenchError
-from transitbench.home import data_dir
+from transitbench.home import cache_dir, data_dir
 from transitbench.hostview import REFUSAL, HostView, plan_host_view
 from transitbench.runner import usable_cores
 from transitbench_env.harness_env import HARNESS_DIR, LocalRuntime, harness_cache
@@ -59,6 +60,7 @@ SMALL_DIRS_BYTES = 512 * 2**20
 # A process that handed its output to another one does not keep a command from ending.
 OUTPUT_GRACE_S = 2.0
 CLEANUP_LIMIT_S = 10.0
+TURN_POLL_S = 0.1
 _CHUNK_BYTES = 2**16
 _OPEN = NetworkPolicy(NetworkPolicyConfig(), [], allow_non_global=True)
 _ETC = {
@@ -169,6 +171,7 @@ class LocalBox(RuntimeBackend):
         self._control: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._proxy: EgressProxy | None = None
+        self._cores: list[int] = []
         self._running: dict[int, BoxProcess] = {}
         self._started = 0
 
@@ -201,12 +204,12 @@ class LocalBox(RuntimeBackend):
                 f"TRANSITBENCH_DATA ({data_dir()}) lies where an agent could read it",
                 "keep it outside the system's and Python's directories",
             )
-        cores = self._cores()
+        self._cores = self._choose_cores()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         options = {
             "control": theirs.fileno(),
-            "cores": cores,
+            "cores": self._cores,
             "processes": PROCESSES,
             "memory_bytes": int((self.config.memory or 0) * GIB),
         }
@@ -245,7 +248,7 @@ class LocalBox(RuntimeBackend):
         (descriptor,) = array.array("i", ancillary[0][2][:4])
         return json.loads(data), socket.socket(fileno=descriptor)
 
-    def _cores(self) -> list[int]:
+    def _choose_cores(self) -> list[int]:
         """Cores of the box: as many as asked for, if the host has them; not the same ones for every box."""
         cores = usable_cores()
         asked = max(1, round(self.config.cpu or len(cores)))
@@ -349,6 +352,21 @@ class LocalBox(RuntimeBackend):
         if number in self._running:
             with contextlib.suppress(SandboxError):
                 self._send({"kill": number, "signal": int(which)}, [])
+
+    @contextlib.asynccontextmanager
+    async def undisturbed(self) -> AsyncIterator[None]:
+        """Wait for a turn on the box's cores: no other local box of this user has one on any of them.
+
+        What is measured against a time limit must not depend on how many boxes there are.
+        """
+        folder = cache_dir("cores")
+        with contextlib.ExitStack() as held:
+            for core in self._cores:
+                lock = held.enter_context((folder / str(core)).open("w"))
+                # In ascending order, so that two that wait for each other cannot be.
+                while not _lock(lock):
+                    await asyncio.sleep(TURN_POLL_S)
+            yield
 
     def end_processes(self) -> None:
         """Kill every process of the box but its first: what is left of a session, and not what it made."""
@@ -540,6 +558,14 @@ def _available_memory_bytes() -> int:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     )
     return int(fields["MemAvailable"].split()[0]) * 1024
+
+
+def _lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 async def _drain(stream: AsyncIterator[bytes]) -> bytes:

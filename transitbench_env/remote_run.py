@@ -11,6 +11,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 import verifiers.v1 as vf
@@ -19,7 +20,17 @@ from verifiers.v1.errors import SandboxError
 from transitbench.cage import Limits
 from transitbench.errors import ERROR_TITLES, TransitBenchError
 from transitbench.runner import MAX_ROWS, StarResult
-from transitbench_env.boxkit import LIBRARY, PYTHON, ROOT, SOLUTION, BoxFile, put_files, run_checked
+from transitbench_env.boxkit import (
+    LIBRARY,
+    PYTHON,
+    ROOT,
+    SOLUTION,
+    UPLOAD_BYTES,
+    BoxFile,
+    put_files,
+    run_checked,
+)
+from transitbench_env.localbox import LocalBox
 from transitbench_env.log import logger
 
 StarFile = Callable[[], bytes]
@@ -28,7 +39,6 @@ _PLACE = f"{ROOT}/grading"
 _STARS, _RESULTS, _LIVE = f"{_PLACE}/stars", f"{_PLACE}/results.jsonl", f"{_PLACE}/live.jsonl"
 _CODE, _LOG = f"{_PLACE}/exit_code", f"{_PLACE}/runner.log"
 
-UPLOAD_BYTES = 32 * 2**20
 POLL_S = 0.5
 READ_BYTES = 2**20
 LOG_EVERY_S = 30.0
@@ -88,13 +98,21 @@ async def run_remotely(
             logger.info("%d of %d stars were graded before", len(done), len(stars))
         try:
             await _upload(runtime, {star: stars[star] for star in missing})
-            await _start(runtime, limits, jobs)
-            await _follow(runtime, stars, done, records)
+            async with _turn(runtime):
+                await _start(runtime, limits, jobs)
+                await _follow(runtime, stars, done, records)
         except SandboxError as problem:
             raise _lost(
                 f"{len(stars) - len(done)} of {len(stars)} stars missing: {problem}"
             ) from problem
     return [done[star] for star in sorted(done)]
+
+
+def _turn(runtime: vf.Runtime) -> AbstractAsyncContextManager[None]:
+    """Boxes on one machine take turns; others have their processors for themselves."""
+    if isinstance(runtime.backend, LocalBox):
+        return runtime.backend.undisturbed()
+    return nullcontext()
 
 
 def _lost(what: str) -> TransitBenchError:
