@@ -19,7 +19,7 @@ NOTES = "TRANSITBENCH_TEST_NOTES"
 
 _PACK = """
 cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ > /tmp/.processes 2>/dev/null
-exec tar -cf - --ignore-failed-read -C / workspace opt tmp home logs var/tmp dev/shm 2>/dev/null
+exec tar -cf - --one-file-system --ignore-failed-read -C / workspace opt tmp home logs var/tmp dev/shm 2>/dev/null
 """
 
 
