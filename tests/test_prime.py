@@ -193,7 +193,7 @@ def test_network_is_open_in_setup_and_shut_afterwards(in_box, stub: PrimeStub) -
 def test_sandboxes_share_nothing_and_hide_the_host(in_box, stub: PrimeStub) -> None:
     async def write(runtime: Runtime) -> None:
         await runtime.write("/tmp/secret", b"x")
-        listing = await runtime.run(["ls", str(REPOSITORY)], {})
+        listing = await runtime.run(["ls", str(REPOSITORY / "pyproject.toml")], {})
         assert listing.exit_code != 0
         environment = (await runtime.run(["env"], {})).stdout
         assert API_KEY not in environment
