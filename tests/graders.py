@@ -8,8 +8,10 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from hostile import Hostile
 
 from transitbench import bubblewrap
 from transitbench import cage as cage_module
@@ -125,3 +127,10 @@ def wait_until(condition: Callable[[], bool], patience_s: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
+
+
+def attack(hostile: Hostile, token: str, host_port: int, secrets: Sequence[Path]) -> str:
+    """The code of a hostile submission that leaves the star after its own alone."""
+    code = hostile.code.replace("@PORT@", str(host_port)).replace("@TOKEN@", token)
+    code = code.replace("@SECRETS@", repr([str(path) for path in secrets]))
+    return "import sys\nif 'next' in sys.argv[1]:\n    print('7,7,7')\n    sys.exit()\n" + code

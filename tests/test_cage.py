@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -58,12 +59,28 @@ def test_seccomp_filter_answers_as_its_tables_say(machine: str) -> None:
     assert run_filter(program, architecture, 0x40000000 + 1) == KILL
 
 
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_seccomp_filter_without_namespaces_refuses_more(machine: str) -> None:
+    usual = cage.seccomp_program(machine)
+    program = cage.seccomp_program(machine, local_sockets_only=True)
+    architecture, column = cage._AUDIT_ARCHITECTURES[machine]
+    others = {numbers[column] for numbers in cage._SHARED_WITH_OTHERS.values()}
+    for number in set(range(1000)) - {cage._SOCKET[column]}:
+        expected = 0x00050000 | errno.EPERM if number in others else None
+        answer = run_filter(program, architecture, number)
+        assert answer == (expected or run_filter(usual, architecture, number))
+    for family in range(50):
+        answer = run_filter(program, architecture, cage._SOCKET[column], family)
+        assert answer == (ALLOW if family == socket.AF_UNIX else 0x00050000 | errno.EACCES)
+
+
 def test_seccomp_numbers_are_those_of_the_kernels_headers() -> None:
     header = {
         "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
         "aarch64": Path("/usr/include/asm-generic/unistd.h"),
     }
     tables = cage._WITHOUT_NEED | cage._AS_IF_OLD_KERNEL | cage._MAKES_NAMESPACES
+    tables = tables | cage._SHARED_WITH_OTHERS | {"socket": cage._SOCKET}
     present = {machine: path for machine, path in header.items() if path.exists()}
     if not present:
         pytest.skip("no kernel headers here")

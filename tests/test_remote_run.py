@@ -60,7 +60,7 @@ def graded_remotely(
         try:
             runtime = box.bind()
             await put_files(runtime, library_files(modules))
-            await put_files(runtime, {"/workspace/solution/solution.py": BoxFile(SOLUTION)})
+            await put_files(runtime, [("/workspace/solution/solution.py", BoxFile(SOLUTION))])
             before(runtime, box)
             files = {star: (lambda content=content: content) for star, content in stars.items()}
             async with asyncio.timeout(60):

@@ -19,6 +19,7 @@ from graders import (
     NOBODY,
     PACKAGE,
     Grader,
+    attack,
     first_python_of_all,
     n_words,
     processes_with,
@@ -68,16 +69,13 @@ def test_hostile_submission_gets_its_status_and_touches_nothing(
         *(grader.results, grader.folder / "stars", grader.library, grader.folder / "tmp"),
         *(PACKAGE / "errors.py", Path(__file__), Path("/tmp").resolve() / "transitbench-hostile"),
     ]
-    code = hostile.code.replace("@PORT@", str(host_port)).replace("@TOKEN@", token)
-    code = code.replace("@SECRETS@", repr([str(path) for path in secrets]))
     limits = replace(DEFAULTS, **hostile.limits)
     if hostile.status == "oom" and "setpriv" in grader.command:
         # Once with the real number is enough: touching gigabytes is what takes the time.
         limits = replace(limits, memory_bytes=2**29)
-    prelude = "import sys\nif 'next' in sys.argv[1]:\n    print('7,7,7')\n    sys.exit()\n"
     stars = [token, f"{token}-next"]
     runner = grader.start(
-        prelude + code,
+        attack(hostile, token, host_port, secrets),
         stars,
         limits,
         seed_that_starts_with(token, stars),

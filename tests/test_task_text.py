@@ -17,6 +17,7 @@ from verifiers.v1.utils.loaders import load_taskset
 
 from transitbench import match
 from transitbench.cage import Limits
+from transitbench.catalogue import SETS
 from transitbench.inject import MIN_TRANSITS, PERIOD_RANGE_DAYS, mes_target
 from transitbench.lightcurve import LightCurve
 from transitbench.mini import N_STARS
@@ -28,19 +29,19 @@ from transitbench.truth import Planet, StarTruth
 from transitbench_env.boxkit import WORKDIR
 from transitbench_env.images import BOX_PACKAGES, BOX_REQUIREMENTS, load_images
 from transitbench_env.mini import MiniConfig
-from transitbench_env.survey import KEPLER_SET_STARS, SurveyConfig
+from transitbench_env.survey import SurveyConfig
 from transitbench_env.task import LabelledStars, PipelineTask
 
 HIDDEN = {
     "mini": sum(N_STARS["hidden"].values()),
-    "survey-r1": KEPLER_SET_STARS["A"] + KEPLER_SET_STARS["B"],
+    "survey-r1": SETS["A"].n_stars + SETS["B"].n_stars,
     "survey-dev": None,
     "survey-sim": 200,
 }
 LABELLED = {
     "mini": sum(N_STARS["labelled"].values()),
-    "survey-r1": KEPLER_SET_STARS["dev"],
-    "survey-dev": KEPLER_SET_STARS["dev"],
+    "survey-r1": SETS["dev"].n_stars,
+    "survey-dev": SETS["dev"].n_stars,
     "survey-sim": SIM_SETS["sim-dev"].n_stars,
 }
 # The instrument's numbers, the names of products, and the worked example, which has a test of its own.
@@ -174,7 +175,7 @@ def test_python_is_that_of_the_images(task: PipelineTask) -> None:
 
 
 def test_the_box_is_told_the_same_limits(task: PipelineTask) -> None:
-    files = task._workspace(LabelledStars({}, {}))
+    files = dict(task._workspace(LabelledStars({}, {})))
     box = json.loads(files[f"{WORKDIR}/box.json"].content)
     assert Limits.from_json(box["limits"]) == task.limits
     assert box["shell_limit_s"] == task.budget.shell_limit_s
@@ -183,7 +184,7 @@ def test_the_box_is_told_the_same_limits(task: PipelineTask) -> None:
 
 def test_files_named_in_the_text_are_put_into_the_box(task: PipelineTask) -> None:
     text = task.data.prompt_text
-    files = task._workspace(LabelledStars({"s1": lambda: b""}, {}))
+    files = dict(task._workspace(LabelledStars({"s1": lambda: b""}, {})))
     table = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
     assert len(table) == 4
     for path in table:

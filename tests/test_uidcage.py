@@ -13,12 +13,14 @@ import pytest
 from graders import (
     DEFAULTS,
     Grader,
+    attack,
     first_python_of_all,
     processes_with,
     seed_that_starts_with,
 )
 from hostile import HOSTILE, ROW, Hostile
 
+from transitbench.cage import Limits
 from transitbench.runner import StarResult
 
 PYTHON = first_python_of_all()
@@ -48,6 +50,21 @@ def grader() -> Iterator[Grader]:
         yield box
 
 
+def run(
+    grader: Grader, code: str, stars: list[str], limits: Limits = DEFAULTS
+) -> dict[str, StarResult]:
+    """Grade the stars, the first one first, in folders that nobody else may enter."""
+    (grader.folder / "out").chmod(0o700)
+    others_may = os.umask(0o077)
+    try:
+        runner = grader.start(code, stars, limits, seed_that_starts_with(stars[0], stars))
+    finally:
+        os.umask(others_may)
+    _, message = runner.communicate(timeout=60)
+    assert (runner.returncode, message) == (0, b"")
+    return grader.read()
+
+
 # What it takes a namespace to prevent or to look the same; the tests below look at what is kept all the same.
 NAMESPACES_ONLY = {
     "reads_proc",
@@ -72,20 +89,10 @@ def test_hostile_submission_gets_its_status_and_touches_nothing(
     host_port: int,
 ) -> None:
     token = f"h{uuid.uuid4().hex}"
-    code = hostile.code.replace("@PORT@", str(host_port)).replace("@TOKEN@", token)
-    code = code.replace("@SECRETS@", repr([str(grader.results), str(grader.folder / "stars")]))
+    code = attack(hostile, token, host_port, [grader.results, grader.folder / "stars"])
     limits = replace(DEFAULTS, **hostile.limits)
-    prelude = "import sys\nif 'next' in sys.argv[1]:\n    print('7,7,7')\n    sys.exit()\n"
     stars = [token, f"{token}-next"]
-    (grader.folder / "out").chmod(0o700)
-    others_may = os.umask(0o077)
-    try:
-        runner = grader.start(prelude + code, stars, limits, seed_that_starts_with(token, stars))
-    finally:
-        os.umask(others_may)
-    _, message = runner.communicate(timeout=60)
-    assert (runner.returncode, message) == (0, b"")
-    records = grader.read()
+    records = run(grader, code, stars, limits)
     bad, following = records[token], records[f"{token}-next"]
     assert (bad.status, bad.exit_code) == (hostile.status, hostile.exit_code), bad
     assert bad.rows == hostile.rows, bad.stderr_tail
@@ -148,18 +155,6 @@ for pid in (os.getppid(), 1):
     try: os.kill(pid, 9); found(pid)
     except OSError: pass
 """
-
-
-def run(grader: Grader, code: str, stars: list[str]) -> dict[str, StarResult]:
-    (grader.folder / "out").chmod(0o700)
-    others_may = os.umask(0o077)
-    try:
-        runner = grader.start(code, stars, seed=seed_that_starts_with(stars[0], stars))
-    finally:
-        os.umask(others_may)
-    _, message = runner.communicate(timeout=60)
-    assert (runner.returncode, message) == (0, b"")
-    return grader.read()
 
 
 def test_nothing_is_left_for_the_next_star(grader: Grader) -> None:

@@ -1,4 +1,4 @@
-"""Find bubblewrap, and say what to change where it cannot work.
+"""What every use of bubblewrap needs: where it is, how it is told things, who runs it, why it fails.
 
 Imports only the standard library: it travels into boxes that hold nothing else.
 """
@@ -10,6 +10,7 @@ import importlib.util
 import os
 import secrets
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from transitbench.errors import TransitBenchError
@@ -54,6 +55,66 @@ def draw_first_uid() -> int | None:
         if any(start <= first and last < start + count for start, _, count in extents):
             return first + secrets.randbelow(last - first - MAX_SLOTS)
     return None
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write to a descriptor, in as many pieces as it takes."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def memory_file(content: bytes) -> int:
+    """Return a descriptor of a file that has no name, at its beginning."""
+    descriptor = os.memfd_create("transitbench", os.MFD_CLOEXEC)
+    write_all(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+class MemoryFiles(contextlib.ExitStack):
+    """Bytes that a bubblewrap inherits as open files; leaving the context closes this side's copies.
+
+    ``descriptors`` are to be passed on. The options travel so too: a command line can be read by
+    everybody on the host.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.descriptors: list[int] = []
+
+    def add(self, content: bytes) -> int:
+        """Hold a file of these bytes; its descriptor."""
+        descriptor = memory_file(content)
+        self.callback(os.close, descriptor)
+        self.descriptors.append(descriptor)
+        return descriptor
+
+    def arguments(self, options: Sequence[str]) -> list[str]:
+        """Return what stands for the options on bubblewrap's command line."""
+        content = "\0".join(options).encode(errors="surrogateescape") + b"\0"
+        return ["--args", str(self.add(content)), "--"]
+
+
+def readable_files(descriptors: Mapping[str, int]) -> list[str]:
+    """Return options that put files at these paths, which everybody may read and nobody write."""
+    options: list[str] = []
+    for path, descriptor in descriptors.items():
+        options += ["--perms", "0444", "--ro-bind-data", str(descriptor), path]
+    return options
+
+
+def change_user(uid: int, *more: str) -> tuple[list[str], list[str]]:
+    """Return options for root's bubblewrap, and the command in it that gives root's rights away for good.
+
+    ``more`` are further options of util-linux' ``setpriv``.
+    """
+    options = ["--cap-drop", "ALL"]
+    for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+        options += ["--cap-add", capability]
+    rights = ["--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all"]
+    user = ["--reuid", str(uid), "--regid", str(uid), "--clear-groups"]
+    return options, ["setpriv", *user, *rights, *more, "--"]
 
 
 _SYSCTLS = (

@@ -30,14 +30,19 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from transitbench.bubblewrap import diagnose, draw_first_uid, find_bwrap, no_sandbox
+from transitbench.bubblewrap import (
+    MemoryFiles,
+    change_user,
+    diagnose,
+    draw_first_uid,
+    find_bwrap,
+    no_sandbox,
+    readable_files,
+)
 from transitbench.errors import TransitBenchError
 from transitbench.hostview import REFUSAL, HostView, plan_host_view
-
-if TYPE_CHECKING:
-    from transitbench.uidcage import UidCage
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,70 +233,42 @@ class Cage:
                 "--cap-drop",
                 "ALL",
             ]
-            drop = []
+            drop: list[str] = []
         else:
             uid = self.first_uid + slot
-            namespaces = ["--cap-drop", "ALL"]
-            for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
-                namespaces += ["--cap-add", capability]
             # A change of user clears the parent-death signal, so it is asked for once more.
-            drop = [
-                *("setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"),
-                *(
-                    "--no-new-privs",
-                    "--inh-caps=-all",
-                    "--ambient-caps=-all",
-                    "--bounding-set=-all",
-                ),
-                *("--pdeathsig", "KILL", "--"),
-            ]
+            namespaces, drop = change_user(uid, "--no-new-privs", "--pdeathsig", "KILL")
         people = f"solver:x:{uid}:{uid}::/tmp:/bin/sh\n", f"solver:x:{uid}:\n"
-        with contextlib.ExitStack() as opened:
-
-            def hand_over(content: bytes) -> int:
-                descriptor = os.memfd_create("transitbench", os.MFD_CLOEXEC)
-                opened.callback(os.close, descriptor)
-                os.write(descriptor, content)
-                os.lseek(descriptor, 0, os.SEEK_SET)
-                return descriptor
-
+        with MemoryFiles() as memory:
             files = {
-                "/etc/passwd": hand_over(people[0].encode()),
-                "/etc/group": hand_over(people[1].encode()),
+                "/etc/passwd": memory.add(people[0].encode()),
+                "/etc/group": memory.add(people[1].encode()),
             }
             if star is not None:
                 files[star.path] = star.descriptor
-            files |= {path: hand_over(REFUSAL) for path in self.view.refusals}
-            filters = hand_over(self.seccomp)
+            files |= {path: memory.add(REFUSAL) for path in self.view.refusals}
             # The scratch comes first: Python may live below the host's /tmp.
             options = [*namespaces, *_NAMESPACES, "--perms", "1777"]
-            options += [
-                "--size",
-                str(limits.scratch_bytes),
-                "--tmpfs",
-                "/tmp",
-                *self.view.options(),
-            ]
+            options += ["--size", str(limits.scratch_bytes), "--tmpfs", "/tmp"]
+            options += self.view.options()
             options += ["--ro-bind", str(solution), "/solution", "--chdir", "/solution"]
-            for path, descriptor in files.items():
-                options += ["--perms", "0444", "--ro-bind-data", str(descriptor), path]
+            options += readable_files(files)
             for folder in (*self.view.covered, Path("/")):
                 options += ["--remount-ro", str(folder)]
-            options += ["--seccomp", str(filters)]
-            arguments = hand_over("\0".join(options).encode(errors="surrogateescape") + b"\0")
+            options += ["--seccomp", str(memory.add(self.seccomp))]
+            arguments = memory.arguments(options)
             # Unless it is root's, the kernel counts the shell as one of the processes.
             countable = limits.processes + (self.first_uid is None)
             shell = ["/bin/sh", "-c", _SHELL, "sh", str(countable)]
             ours, theirs = socket.socketpair()
-            opened.callback(theirs.close)
+            memory.callback(theirs.close)
             try:
-                # The options travel in memory: a command line can be read by everybody on the host.
                 process = subprocess.Popen(
-                    [str(self.bwrap), "--args", str(arguments), "--", *shell, *drop, *command],
+                    [str(self.bwrap), *arguments, *shell, *drop, *command],
                     stdin=theirs.fileno(),
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
-                    pass_fds=[*files.values(), filters, arguments],
+                    pass_fds=[*files.values(), *memory.descriptors],
                     bufsize=0,
                     env={},
                     cwd="/",
@@ -341,7 +318,7 @@ def prepare_cage() -> Cage:
         find_bwrap(), draw_first_uid(), plan_host_view(), seccomp_program(platform.machine())
     )
     with tempfile.TemporaryDirectory(prefix="transitbench-probe-") as empty:
-        failure = try_out(cage, Path(empty))
+        failure = try_out(cage.start(PROBE, Path(empty), None, Limits(), slot=0))
     if failure is not None:
         raise no_sandbox(
             f"{cage.description} failed: {failure}",
@@ -355,9 +332,12 @@ def probe_cage() -> str:
     return prepare_cage().description
 
 
-def try_out(cage: Cage | UidCage, empty: Path) -> str | None:
-    """Run Python in a cage; what went wrong, or None."""
-    caged = cage.start([sys.executable, "-c", "print(6 * 7)"], empty, None, Limits(), slot=0)
+PROBE = (sys.executable, "-c", "print(6 * 7)")
+"""What a cage has to run to prove itself."""
+
+
+def try_out(caged: CagedProcess) -> str | None:
+    """See a started cage run :data:`PROBE`; what went wrong, or None."""
     try:
         assert caged.gate is not None
         caged.gate.settimeout(SETUP_LIMIT_S)

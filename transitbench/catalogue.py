@@ -16,13 +16,18 @@ REAL_CHECK = "real-check"
 
 @dataclass(frozen=True, slots=True)
 class SetInfo:
-    """One line of the list of sets. ``simulated_stars`` is 0 for sets that are not made on first use."""
+    """One line of the list of sets. ``n_stars`` is None for a set of as many stars as a folder has."""
 
     name: str
     folder: str
     summary: str
     how_to_get: str
-    simulated_stars: int = 0
+    n_stars: int | None = None
+
+    @property
+    def made_on_first_use(self) -> bool:
+        """Return whether asking for the set makes it."""
+        return self.name in SIM_SETS
 
     @property
     def path(self) -> Path:
@@ -59,9 +64,10 @@ SETS: dict[str, SetInfo] = {
             "sets",
             "196 labelled Kepler stars",
             "`transitbench data build dev`, which comes with the next release; until then use sim-dev",
+            196,
         ),
-        SetInfo("A", "private", "1,000 hidden Kepler stars", "only the evaluator holds it"),
-        SetInfo("B", "private", "1,000 hidden Kepler stars", "only the evaluator holds it"),
+        SetInfo("A", "private", "1,000 hidden Kepler stars", "only the evaluator holds it", 1000),
+        SetInfo("B", "private", "1,000 hidden Kepler stars", "only the evaluator holds it", 1000),
     )
 }
 
@@ -119,7 +125,7 @@ def open_set(
                 f"set {info.name} is private and not at {info.path}",
                 "grade on a simulated set, or point TRANSITBENCH_DATA at the evaluator's data",
             )
-        if not info.simulated_stars:
+        if not info.made_on_first_use:
             raise TransitBenchError(
                 "TB-E002",
                 f"set {info.name} is not at {info.path}",

@@ -28,6 +28,7 @@ from pathlib import Path
 from transitbench.bubblewrap import draw_first_uid, no_sandbox
 from transitbench.cage import (
     FIXED_ENVIRONMENT,
+    PROBE,
     CagedProcess,
     Limits,
     Star,
@@ -116,11 +117,16 @@ def sweep():
         except OSError:
             continue
         for entry in entries:
-            if entry.stat(follow_symlinks=False).st_uid == uid:
+            try:
+                if entry.stat(follow_symlinks=False).st_uid != uid:
+                    continue
                 if entry.is_dir(follow_symlinks=False):
                     shutil.rmtree(entry.path, ignore_errors=True)
                 else:
                     os.unlink(entry.path)
+            except FileNotFoundError:
+                # Another star's, whose supervisor was here in between.
+                continue
     for folder in order["folders"]:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -214,7 +220,7 @@ class UidCage:
             "folders": [str(home), str(data)],
             "parent": os.getpid(),
             "cwd": str(solution),
-            "command": [shutil.which(command[0]) or command[0], *command[1:]],
+            "command": command,
             "environment": {**FIXED_ENVIRONMENT, "HOME": str(home), "TMPDIR": str(home)},
             "limits": {
                 "RLIMIT_NPROC": limits.processes,
@@ -257,7 +263,7 @@ def prepare_uid_cage() -> UidCage:
     empty = area / "empty"
     empty.mkdir()
     empty.chmod(0o755)
-    failure = try_out(cage, empty)
+    failure = try_out(cage.start(PROBE, empty, None, Limits(), slot=0))
     if failure is not None:
         raise no_sandbox(
             f"{cage.description} failed: {failure}",

@@ -6,11 +6,12 @@ be its answer key.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import shlex
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import PurePosixPath
@@ -32,7 +33,7 @@ ROOT = "/opt/transitbench"
 LIBRARY = f"{ROOT}/lib"
 PYTHON = "python3"
 UPLOAD_BYTES = 32 * 2**20
-"""Size of the archives in which files travel."""
+"""Size from which on an archive of files travels, and the next one is begun."""
 
 RUNNER_MODULES = (
     "__init__",
@@ -79,15 +80,12 @@ class BoxFile:
     mode: int = 0o644
 
 
-def library_files(modules: Iterable[str]) -> dict[str, BoxFile]:
-    """Return modules of ``transitbench`` by their path in a box."""
+def library_files(modules: Iterable[str]) -> Iterator[tuple[str, BoxFile]]:
+    """Yield modules of ``transitbench`` with their path in a box."""
     package = resources.files(transitbench)
-    return {
-        f"{LIBRARY}/transitbench/{module}.py": BoxFile(
-            package.joinpath(f"{module}.py").read_bytes(), 0o444
-        )
-        for module in modules
-    }
+    for module in modules:
+        source = package.joinpath(f"{module}.py").read_bytes()
+        yield f"{LIBRARY}/transitbench/{module}.py", BoxFile(source, 0o444)
 
 
 def tar_of(files: Mapping[str, BoxFile]) -> bytes:
@@ -101,26 +99,31 @@ def tar_of(files: Mapping[str, BoxFile]) -> bytes:
     return buffer.getvalue()
 
 
-async def run_checked(runtime: vf.Runtime, script: str, *arguments: str) -> str:
+async def run_checked(runtime: vf.Runtime, script: str) -> str:
     """Run a shell script of the trusted setup; its output. Raises RuntimeError with what it said."""
-    done = await runtime.run(["sh", "-c", script, "sh", *arguments], {})
+    done = await runtime.run(["sh", "-c", script], {})
     if done.exit_code:
         said = (done.stderr or done.stdout).strip()[-2000:]
         raise RuntimeError(f"`{script}` failed in the box with exit code {done.exit_code}: {said}")
     return done.stdout
 
 
-async def put_files(runtime: vf.Runtime, files: Mapping[str, BoxFile]) -> None:
-    """Put files into the box, replacing what is there; large ones in several archives."""
+async def put_files(runtime: vf.Runtime, files: Iterable[tuple[str, BoxFile]]) -> None:
+    """Put files into the box, replacing what is there; they are asked for as they travel."""
+    coming = iter(files)
+    while batch := await asyncio.to_thread(_next_batch, coming):
+        await _unpack(runtime, batch)
+
+
+def _next_batch(coming: Iterator[tuple[str, BoxFile]]) -> dict[str, BoxFile]:
     batch: dict[str, BoxFile] = {}
     size = 0
-    for path, file in files.items():
-        if batch and size + len(file.content) > UPLOAD_BYTES:
-            await _unpack(runtime, batch)
-            batch, size = {}, 0
+    for path, file in coming:
         batch[path] = file
         size += len(file.content)
-    await _unpack(runtime, batch)
+        if size > UPLOAD_BYTES:
+            break
+    return batch
 
 
 async def _unpack(runtime: vf.Runtime, files: Mapping[str, BoxFile]) -> None:
@@ -190,7 +193,7 @@ async def limit_shell(runtime: vf.Runtime, limit_s: float) -> None:
     )
     await put_files(
         runtime,
-        {script: BoxFile(program, 0o444), f"{ROOT}/bash": BoxFile(shim.encode(), 0o555)},
+        [(script, BoxFile(program, 0o444)), (f"{ROOT}/bash", BoxFile(shim.encode(), 0o555))],
     )
     await run_checked(
         runtime,

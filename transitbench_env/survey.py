@@ -15,7 +15,7 @@ from typing import Any
 import verifiers.v1 as vf
 
 from transitbench.cage import SURVEY_LIMITS
-from transitbench.catalogue import open_hidden_set, open_set
+from transitbench.catalogue import SETS, open_hidden_set, open_set
 from transitbench.errors import TransitBenchError
 from transitbench.home import evaluator_secret
 from transitbench.score import Score
@@ -44,7 +44,6 @@ SURVEY_BUDGET = Budget(
 SIM_STARS = 200
 """Stars of each simulated set that ``survey-sim`` is graded on by default: a laptop finishes."""
 
-KEPLER_SET_STARS = {"A": 1000, "B": 1000, "dev": 196}
 _GRADED = {"survey-r1": ("A", "B", "dev"), "survey-dev": ("dev",)}
 _LABELLED = {"survey-r1": "dev", "survey-dev": "dev", "survey-sim": "sim-dev"}
 
@@ -145,16 +144,13 @@ def metric_suffix(set_name: str) -> str:
     return set_name.replace("-", "_")
 
 
-def _n_stars(name: str, limit: int | None) -> int:
-    if name in SIM_SETS:
-        n_stars = SIM_SETS[name].n_stars
-    elif name in KEPLER_SET_STARS:
-        n_stars = KEPLER_SET_STARS[name]
-    else:
+def _n_stars(name: str, limit: int | None = None) -> int:
+    n_stars = SETS[name].n_stars if name in SETS else None
+    if n_stars is None:
         raise TransitBenchError(
             "TB-E008",
             f"{name!r} cannot be a graded set of a survey",
-            f"choose from {', '.join((*SIM_SETS, *KEPLER_SET_STARS))}",
+            f"choose from {', '.join(each.name for each in SETS.values() if each.n_stars)}",
         )
     return min(n_stars, limit or n_stars)
 
@@ -165,8 +161,6 @@ def _scoring_s(n_stars: int) -> float:
 
 
 def _prompt(labelled_set: str, graded_sets: Sequence[str], counts: Sequence[int]) -> str:
-    sim = labelled_set in SIM_SETS
-    n_labelled = SIM_SETS[labelled_set].n_stars if sim else KEPLER_SET_STARS[labelled_set]
     others = [n for name, n in zip(graded_sets, counts, strict=True) if name != labelled_set]
     hidden = (
         f"{sum(others):,} other stars, which are not in this box"
@@ -177,9 +171,9 @@ def _prompt(labelled_set: str, graded_sets: Sequence[str], counts: Sequence[int]
     if len(graded_sets) == 1:
         reward = f"The reward is S on the {counts[0]:,} stars that the pipeline is run on."
     return render_task(
-        n_labelled=n_labelled,
+        n_labelled=_n_stars(labelled_set),
         hidden_text=hidden,
-        source_text=SOURCE_TEXTS["sim" if sim else "kepler"],
+        source_text=SOURCE_TEXTS["sim" if labelled_set in SIM_SETS else "kepler"],
         reward_text=reward,
         limits=SURVEY_LIMITS,
         budget=SURVEY_BUDGET,

@@ -16,7 +16,7 @@ import asyncio
 import copy
 import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic
@@ -132,10 +132,10 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
         _warn_of_versions(machine)
         labelled = await asyncio.to_thread(self.labelled)
         await put_files(runtime, library_files(DEV_MODULES))
-        await put_files(runtime, await asyncio.to_thread(self._workspace, labelled))
+        await put_files(runtime, self._workspace(labelled))
         await limit_shell(runtime, self.budget.shell_limit_s)
 
-    def _workspace(self, labelled: LabelledStars) -> dict[str, BoxFile]:
+    def _workspace(self, labelled: LabelledStars) -> Iterator[tuple[str, BoxFile]]:
         box = {
             "library": LIBRARY,
             "limits": self.limits.to_json(),
@@ -148,9 +148,11 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
             "solution/solution.py": (workspace / "solution" / "solution.py").read_bytes(),
             "box.json": json.dumps(box).encode(),
             "truth.json": truth_text(labelled.truth).encode(),
-            **{f"stars/{star}.npz": read() for star, read in labelled.files.items()},
         }
-        return {f"{WORKDIR}/{name}": BoxFile(content) for name, content in files.items()}
+        for name, content in files.items():
+            yield f"{WORKDIR}/{name}", BoxFile(content)
+        for star, read in labelled.files.items():
+            yield f"{WORKDIR}/stars/{star}.npz", BoxFile(read())
 
     async def finalize(self, trace: vf.Trace, runtime: vf.Runtime) -> None:
         """Freeze the solution and archive it."""
@@ -230,8 +232,7 @@ class PipelineTask(vf.Task[DataT, PipelineState], Generic[DataT]):
     async def validate(self, trace: vf.Trace, runtime: vf.Runtime) -> bool:
         """Grade the gold solution by the very way of a session's: the reward must be exactly 1."""
         hidden = await asyncio.to_thread(self.hidden)
-        gold = await asyncio.to_thread(_gold_files, hidden)
-        await put_files(runtime, {f"{SOLUTION}/{path}": file for path, file in gold.items()})
+        await put_files(runtime, _gold_files(hidden))
         await self.finalize(trace, runtime)
         await vf.grade_submission(self, trace, runtime)
         if trace.reward != 1.0:
@@ -263,11 +264,12 @@ def run_directory(trace: vf.Trace) -> Path:
     return writable_dir(runs_dir() / trace.id)
 
 
-def _gold_files(hidden: Sequence[HiddenStars]) -> dict[str, BoxFile]:
+def _gold_files(hidden: Sequence[HiddenStars]) -> Iterator[tuple[str, BoxFile]]:
     stars = (
         (read(), each.stars.truth[star]) for each in hidden for star, read in each.files.items()
     )
-    return {path: BoxFile(content) for path, content in gold_files(stars).items()}
+    for path, content in gold_files(stars).items():
+        yield f"{SOLUTION}/{path}", BoxFile(content)
 
 
 def _nothing_to_run(star: str, status: FreezeStatus) -> StarResult:

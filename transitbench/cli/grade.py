@@ -33,9 +33,9 @@ _UNSAFE_WARNING = (
 def open_set_with_progress(name_or_path: str, limit: int | None = None) -> StarSet:
     """Open a set, with a bar if a simulated one has to be made first."""
     info = SETS.get(name_or_path)
-    if info is None or info.built or not info.simulated_stars:
+    if info is None or info.n_stars is None or info.built or not info.made_on_first_use:
         return open_set(name_or_path, limit)
-    with progress_bar(f"making {info.name}", info.simulated_stars) as advance:
+    with progress_bar(f"making {info.name}", info.n_stars) as advance:
         return open_set(name_or_path, limit, on_star=advance)
 
 
